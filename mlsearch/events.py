@@ -1,0 +1,90 @@
+"""What a running search tells whoever watches it. A report turns these into lines or a live view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlsearch.summary import TaskSummary, TuneSummary, WholePayload
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage outside of the trials has begun, e.g. `cutting the payload into tasks`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class TasksFound:
+    """The payload is cut. Tasks that can't be tuned are among them, with the reason."""
+
+    tasks: tuple[TaskSummary, ...]
+
+
+@dataclass(frozen=True)
+class TaskStarted:
+    task: str
+    label: str
+    position: int
+    """1-based among the tasks that are tuned."""
+    of: int
+    baseline_us: float
+    planned: int
+    """Trials that this task may still use; 0 if time alone is the limit."""
+    done: int
+    """Trials found in the store from an earlier run."""
+    space_size: int
+
+
+@dataclass(frozen=True)
+class TrialDone:
+    task: str
+    number: int
+    """Counts from 0 within the study."""
+    outcome: str
+    time_us: float | None
+    best_us: float
+    """Best so far, the baseline included."""
+    baseline_us: float
+    assignment: str
+    """For people: `tile_m=8 tile_n=32 ...`."""
+    reused: bool
+    """Answered from the store or from an equal artifact, not measured again."""
+    seconds_left: float | None
+    """Estimated time left for this task."""
+
+
+@dataclass(frozen=True)
+class SurrogateState:
+    task: str
+    active: bool
+    rank_skill: float
+    """Rank correlation between predicted and measured times, within the study."""
+
+
+@dataclass(frozen=True)
+class TaskDone:
+    summary: TaskSummary
+
+
+@dataclass(frozen=True)
+class WholeDone:
+    whole: WholePayload
+
+
+@dataclass(frozen=True)
+class Warn:
+    """Something the user should know, e.g. that the machine's speed drifted."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    summary: TuneSummary
+
+
+Event = Step | TasksFound | TaskStarted | TrialDone | SurrogateState | TaskDone | WholeDone | Warn | Finished
+
+Watcher = Callable[[Event], None]

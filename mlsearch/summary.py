@@ -1,0 +1,122 @@
+"""What a tuning run found, as values that a report prints and `--json` writes. Times in microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mlsearch.candidate import KnobValue, Numerics
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """Baseline time over tuned time, from paired, interleaved runs."""
+
+    baseline_us: float
+    tuned_us: float
+    speedup: float
+    """Median of the per-round ratios."""
+    ci95: tuple[float, float]
+    """95 % interval of the median ratio."""
+
+    @property
+    def is_faster(self) -> bool:
+        """The interval excludes "no faster"."""
+        return self.ci95[0] > 1.0
+
+
+@dataclass(frozen=True)
+class TaskSummary:
+    id: str
+    """Short name, unique in the payload: `t0`, `t1`, ..."""
+    workload: str
+    """Key of the workload."""
+    label: str
+    op_kind: str
+    dims: dict[str, int]
+    element_types: tuple[str, ...]
+    fused: tuple[str, ...]
+    sites: int
+    """How many dispatch sites run it: its weight."""
+    flops: int
+    bytes: int
+    not_tunable: str | None
+    """Why nothing is tuned here, or None."""
+    baseline_us: float | None
+    best_us: float | None
+    """Median time of the chosen schedule in the paired runs; the baseline's if none was better."""
+    speedup: float | None
+    speedup_ci95: tuple[float, float] | None
+    gflops: float | None
+    """Of the chosen schedule, in 10^9 operations per second."""
+    applied: bool | None
+    """The entry was found in the configured IR of the whole payload. None: no entry was wanted."""
+    numerics: Numerics | None
+    template: str | None
+    assignment: dict[str, KnobValue] | None
+    outcomes: dict[str, int]
+    """Count of each outcome type, pruned and rejected candidates included."""
+    trials: int
+    note: str = ""
+    """E.g. why a faster schedule is not in the spec."""
+
+
+@dataclass(frozen=True)
+class FunctionNumerics:
+    function: str
+    numerics: tuple[Numerics, ...]
+    """One per output."""
+
+
+@dataclass(frozen=True)
+class WholePayload:
+    """All functions of the payload, run one after the other on random inputs."""
+
+    baseline_us: float
+    tuned_us: float
+    speedup: float
+    speedup_ci95: tuple[float, float]
+    numerics: Numerics
+    """The worst over all functions and outputs."""
+    dropped: tuple[str, ...]
+    """Entries that helped in isolation but not here."""
+
+
+@dataclass(frozen=True)
+class TimeSpent:
+    """Wall-clock seconds of a run. `driver_s` is what was neither compiling nor measuring."""
+
+    wall_s: float
+    compile_s: float
+    measure_s: float
+    driver_s: float
+
+
+@dataclass(frozen=True)
+class TuneSummary:
+    version: str
+    compiler: str
+    runtime: str
+    target: str
+    target_fingerprint: str
+    hardware: str
+    threads: int
+    payload: str
+    spec: str
+    seed: int
+    baseline_us: float | None
+    """Whole payload, or the sum over tasks where the payload as a whole could not be run."""
+    tuned_us: float | None
+    speedup: float | None
+    speedup_ci95: tuple[float, float] | None
+    whole_payload: WholePayload | None
+    whole_payload_note: str
+    """Why `whole_payload` is None."""
+    tasks: tuple[TaskSummary, ...]
+    time: TimeSpent
+    interrupted: bool
+    notes: tuple[str, ...] = ()
+    """E.g. that the machine's speed drifted while measuring."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

@@ -1,0 +1,126 @@
+"""Where code runs: backend, hardware facts, compiler flags, runtime device; with a fingerprint."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from mlsearch.candidate import digest
+from mlsearch.errors import TargetError
+
+_CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Facts that knob domains, constraints and features are derived from."""
+
+    name: str
+    vector_bytes: int
+    """Width of a vector register."""
+    vector_registers: int
+    l1_bytes: int
+    """First-level data cache of one core."""
+    l2_bytes: int
+    """Second-level cache of one core."""
+    llc_bytes: int
+    """Last-level cache; the runner flushes this much for a cold measurement."""
+    cores: int
+
+
+@dataclass(frozen=True)
+class Target:
+    backend: str
+    hardware: Hardware
+    compile_flags: tuple[str, ...]
+    """What `iree-compile` needs to build for it."""
+    threads: int
+
+    @property
+    def device_uri(self) -> str:
+        """IREE runtime device: one thread runs in the caller, more run in a pool."""
+        return "local-sync" if self.threads == 1 else "local-task"
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal fingerprints: times are comparable, and a tuned spec carries over."""
+        return digest(
+            [self.backend, asdict(self.hardware), self.compile_flags, self.threads, compiler_version()]
+        )
+
+
+def compiler_version() -> str:
+    return version("iree-base-compiler")
+
+
+def runtime_version() -> str:
+    return version("iree-base-runtime")
+
+
+def resolve(name: str, threads: int) -> Target:
+    """The target called `name`. Only `llvm-cpu`, the host's CPU, is known so far.
+
+    Raises TargetError for another name or a thread count that the host does not have.
+    """
+    if name != "llvm-cpu":
+        raise TargetError(f"unknown target '{name}'; known: llvm-cpu (this machine's CPU)")
+    hardware = host_hardware()
+    if not 1 <= threads <= hardware.cores:
+        raise TargetError(f"--threads {threads}: this machine has {hardware.cores} core(s)")
+    flags = (
+        "--iree-hal-target-device=local",
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        "--iree-llvmcpu-target-cpu=host",
+    )
+    return Target("llvm-cpu", hardware, flags, threads)
+
+
+def host_hardware() -> Hardware:
+    """Read from the operating system; conservative guesses where it does not say."""
+    cpu_name, features = _cpu_info()
+    vector_bytes = 64 if "avx512f" in features else 32 if "avx2" in features else 16
+    few_registers = platform.machine() in ("x86_64", "AMD64") and vector_bytes < 64
+    caches = _cache_sizes()
+    return Hardware(
+        name=cpu_name,
+        vector_bytes=vector_bytes,
+        vector_registers=16 if few_registers else 32,
+        l1_bytes=caches.get(1, 32 * 1024),
+        l2_bytes=caches.get(2, 512 * 1024),
+        llc_bytes=max(caches.values(), default=8 * 1024 * 1024),
+        cores=len(os.sched_getaffinity(0)),
+    )
+
+
+def _cpu_info() -> tuple[str, frozenset[str]]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown", frozenset()
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    flags = fields.get("flags") or fields.get("Features") or ""
+    return fields.get("model name", "unknown"), frozenset(flags.split())
+
+
+def _cache_sizes() -> dict[int, int]:
+    """Bytes of each data or unified cache that core 0 sees, by level."""
+    sizes: dict[int, int] = {}
+    for folder in sorted(_CACHE_FOLDER.glob("index*")):
+        try:
+            if (folder / "type").read_text().strip() == "Instruction":
+                continue
+            level = int((folder / "level").read_text())
+            text = (folder / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        unit = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(text[-1:], 1)
+        digits = text.rstrip("KMG")
+        if digits.isdigit():
+            sizes[level] = int(digits) * unit
+    return sizes

@@ -1,0 +1,79 @@
+"""The only place that starts IREE's command-line compiler. Building a command is apart from running it.
+
+Candidates by the hundred are compiled in process by `builder`; this is for the few compiles around them.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlsearch.errors import ToolchainError
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """A finished tool: the command, how it ended, all it said."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def command(self) -> str:
+        """The command, quoted for a shell."""
+        return shlex.join(self.argv)
+
+    @property
+    def headline(self) -> str:
+        """The first error line, without the IR that the compiler prints after it."""
+        lines = self.stderr.strip().splitlines() or self.stdout.strip().splitlines() or ["no message"]
+        errors = [line for line in lines if "error:" in line]
+        return (errors or lines)[0].strip()[:400]
+
+
+def tool_path(name: str) -> Path:
+    """Path of a tool that came with the running interpreter's packages, e.g. `iree-compile`."""
+    for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
+        if (folder / name).exists():
+            return folder / name
+    raise ToolchainError(f"{name} is not installed beside {sys.executable}; run: pip install iree-base-compiler")
+
+
+def compile_argv(
+    module: Path,
+    output: Path,
+    flags: tuple[str, ...],
+    *,
+    library: Path | None = None,
+    compile_from: str | None = None,
+    compile_to: str | None = None,
+    extra: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """An `iree-compile` command line."""
+    argv = [str(tool_path("iree-compile")), str(module), "-o", str(output), *flags]
+    if compile_from:
+        argv.append(f"--compile-from={compile_from}")
+    if compile_to:
+        argv.append(f"--compile-to={compile_to}")
+    if library:
+        argv.append(f"--iree-codegen-transform-dialect-library={library}")
+    return (*argv, *extra)
+
+
+def run(argv: tuple[str, ...], timeout_s: float = 900.0) -> ToolRun:
+    """Run a tool to its end. A nonzero exit is in the result; only a timeout raises (ToolchainError)."""
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ToolchainError(f"no result after {timeout_s:.0f} s: {shlex.join(argv)}") from error
+    return ToolRun(
+        argv, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    )

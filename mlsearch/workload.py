@@ -1,0 +1,87 @@
+"""What a dispatch computes, as plain values: loops, operands, fused ops. Pure; read from IR by `task`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+LoopKind = Literal["parallel", "reduction"]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop of the root op."""
+
+    size: int
+    """Trip count."""
+    kind: LoopKind
+    role: str
+    """What templates call this loop. Contractions: `b`, `m`, `n`, `k` (batch; left, right, reduced). Other ops:
+    `p` innermost parallel, `r` innermost reduction. Outer loops of the same role get a number: `m1` is the loop
+    around `m`, `p2` is around `p1`."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An input or output of the root op."""
+
+    loops: tuple[int, ...]
+    """Indices of the loops that move through it, in the order of its dims (outermost first); a loop appears
+    once even if several dims depend on it."""
+    element_type: str
+    is_output: bool
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A dispatch, as far as search and surrogate need to know it. Equal computations have equal keys."""
+
+    key: str
+    """Content hash of the dispatch's IR, 16 hex digits, without names."""
+    op_kind: str
+    """`matmul`, `batch_matmul`, `matvec`, `vecmat`, `contraction`, `conv`, `reduction`, `elementwise`, ..."""
+    loops: tuple[Loop, ...]
+    operands: tuple[Operand, ...]
+    fused: tuple[str, ...]
+    """The other compute ops of the dispatch, e.g. `fill`, `elementwise(addf,erf,mulf)`."""
+    flops: int
+    """Scalar arithmetic operations of one run of the dispatch."""
+    bytes: int
+    """Bytes of all inputs and outputs of the dispatch, each counted once."""
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """Trip counts by role."""
+        return {loop.role: loop.size for loop in self.loops}
+
+    @property
+    def reduction_length(self) -> int:
+        return prod(loop.size for loop in self.loops if loop.kind == "reduction")
+
+    @property
+    def label(self) -> str:
+        """For people: `matmul_731x1023x137_f32`; equal labels do not mean equal workloads."""
+        sizes = "x".join(str(loop.size) for loop in self.loops)
+        types = "x".join(dict.fromkeys(operand.element_type for operand in self.operands))
+        return f"{self.op_kind}_{sizes}_{types}"
+
+
+def element_bytes(element_type: str) -> int:
+    """Storage bytes of an MLIR scalar type: `f32` is 4, `bf16` is 2, `i1` is 1."""
+    bits = int("".join(c for c in element_type if c.isdigit()) or 64)
+    return max(1, bits // 8)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a candidate cuts the root op's loops: what the knobs come to once they are laid out on a workload."""
+
+    levels: tuple[tuple[str, tuple[int, ...]], ...]
+    """(level, one size per loop), outermost level first, e.g. `("distribution", (64, 128, 0))`. 0: not cut."""
+    options: tuple[tuple[str, int | str], ...]
+    """Choices that are not tile sizes, e.g. `("peel", "true")`."""
+
+    @property
+    def by_level(self) -> dict[str, tuple[int, ...]]:
+        return dict(self.levels)
