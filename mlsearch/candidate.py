@@ -54,6 +54,15 @@ class Candidate:
         return digest([self.template, self.template_digest, list(self.assignment)])
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A candidate that the gate lets through to the builder."""
+
+    candidate: Candidate
+    predicted: float | None
+    """The surrogate's score when it was chosen (lower is faster); None if it had none."""
+
+
 def digest(value: object) -> str:
     """16 hex digits of SHA-256 over the canonical JSON of `value`."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
@@ -92,7 +101,7 @@ class Built:
 @dataclass(frozen=True)
 class BuildFailed:
     stage: str
-    """`parse`, `compile` or `crash` (the compiler process died)."""
+    """`parse`, `library` (it didn't load), `compile` or `crash` (the compiler process died)."""
     message: str
     """First lines of what the compiler said."""
     log: Path | None

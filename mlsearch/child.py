@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ class ChildTimeout(Exception):
 
 class ChildDied(Exception):
     """The child ended without an answer; the message says how."""
+
+    how: str = ""
+    """`signal SIGSEGV`, `exit code 1`."""
 
 
 class Child:
@@ -86,7 +90,8 @@ class Child:
         self._process.kill()
         self._process.wait()
         if self._process.stdin:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):  # closing flushes what a dead process did not take
+                self._process.stdin.close()
         os.close(self._answers)
         self._process, self._answers, self._buffer = None, -1, b""
 
@@ -114,7 +119,9 @@ class Child:
         code = self._process.wait()
         self.kill()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return ChildDied(f"the process ended with {how}; last words: {_tail(self.log)}")
+        died = ChildDied(f"the process ended with {how}; last words: {_tail(self.log)}")
+        died.how = how
+        return died
 
 
 def serve(handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

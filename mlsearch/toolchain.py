@@ -42,7 +42,9 @@ def tool_path(name: str) -> Path:
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if (folder / name).exists():
             return folder / name
-    raise ToolchainError(f"{name} is not installed beside {sys.executable}; run: pip install iree-base-compiler")
+    raise ToolchainError(
+        f"{name} is not installed beside {sys.executable}; run: pip install iree-base-compiler"
+    )
 
 
 def compile_argv(

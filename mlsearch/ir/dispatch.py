@@ -1,0 +1,395 @@
+"""A dispatch as a transform library sees it: its function just before IREE chooses a lowering.
+
+Reads the compute ops, picks the root op, names its loops, and follows the loops through the other ops, so that one
+choice of tile sizes can be laid out on all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from math import prod
+
+from iree.compiler import ir as mlir
+from iree.compiler.dialects import linalg
+
+from mlsearch.candidate import digest
+from mlsearch.ir.module import Module, Operation, print_local, walk
+from mlsearch.workload import Loop, LoopKind, Operand, Workload, element_bytes
+
+_COMPUTE_PREFIXES = ("linalg.", "iree_linalg_ext.")
+_LOADS = ("iree_tensor_ext.dispatch.tensor.load", "iree_codegen.load_from_buffer")
+_STORES = ("iree_tensor_ext.dispatch.tensor.store", "iree_codegen.store_to_buffer")
+_CONTRACTION_NAMES = {
+    # batch, m, n, k present
+    (False, True, True, True): "matmul",
+    (True, True, True, True): "batch_matmul",
+    (False, True, False, True): "matvec",
+    (False, False, True, True): "vecmat",
+    (True, True, False, True): "batch_matvec",
+    (True, False, True, True): "batch_vecmat",
+    (False, False, False, True): "dot",
+}
+
+
+@dataclass(frozen=True)
+class ComputeOp:
+    """A structured op of a dispatch."""
+
+    position: int
+    """Index among the operations of the function's body."""
+    name: str
+    """E.g. `linalg.generic`."""
+    kinds: tuple[LoopKind, ...]
+    """One per loop."""
+    root_loops: tuple[int | None, ...]
+    """For each loop the loop of the root op that it moves together with, if any."""
+
+    @property
+    def is_fill(self) -> bool:
+        return self.name == "linalg.fill"
+
+
+@dataclass(frozen=True)
+class DispatchView:
+    """What tuning needs to know of a dispatch's function."""
+
+    function: str
+    """Text of the function, without its own name; parses on its own."""
+    workload: Workload
+    compute_ops: tuple[ComputeOp, ...]
+    root: int
+    """Index into `compute_ops`."""
+    store_roots: tuple[int, ...]
+    """Positions of the operations whose results the dispatch stores, in the order of the stores."""
+
+
+class NotReadable(Exception):
+    """The dispatch holds nothing that a schedule can be laid out on; the message says why."""
+
+
+def body_operations(function: Operation) -> list[Operation]:
+    return [op.operation for op in function.regions[0].blocks[0].operations]
+
+
+def read_dispatch(module: Module) -> DispatchView:
+    """Read the only function of `module`. Raises NotReadable."""
+    function = module.body.operations[0].operation
+    operations = body_operations(function)
+    compute = [(i, op) for i, op in enumerate(operations) if op.name.startswith(_COMPUTE_PREFIXES)]
+    if not compute:
+        raise NotReadable("it only moves data (no compute op)")
+    nests = [_LoopNest.of(position, op) for position, op in compute]
+    known = [nest for nest in nests if nest is not None]
+    if len(known) < len(nests):
+        opaque = sorted({op.name for (_, op), nest in zip(compute, nests, strict=True) if nest is None})
+        raise NotReadable(f"no loops can be read from {', '.join(opaque)}")
+    if any(size is None for nest in known for size in nest.sizes):
+        raise NotReadable("it has dynamic dims")
+    root = _pick_root(known)
+    shared = _share_loops(known, root)
+    ops = tuple(
+        ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i]))
+        for i, nest in enumerate(known)
+    )
+    stores = tuple(
+        _position(operations, op.operands[0]) for op in operations if op.name in _STORES and len(op.operands)
+    )
+    stores = tuple(position for position in stores if position is not None)
+    if not stores:
+        raise NotReadable("it stores nothing that an op of it computes")
+    function.attributes["sym_name"] = mlir.StringAttr.get("dispatch", module.context)
+    return DispatchView(
+        function=print_local(function),
+        workload=_workload(known, root, operations),
+        compute_ops=ops,
+        root=root,
+        store_roots=stores,
+    )
+
+
+# ------------------------------------------------------------------------------------------ loops
+
+
+@dataclass(frozen=True)
+class _LoopNest:
+    position: int
+    op: Operation
+    maps: tuple[tuple[int | None, ...], ...]
+    """For each operand, per dim: the loop that alone moves through it, or None for an expression of several."""
+    touched: tuple[frozenset[int], ...]
+    """For each operand: all loops that move through it."""
+    sizes: tuple[int | None, ...]
+    kinds: tuple[LoopKind, ...]
+
+    @staticmethod
+    def of(position: int, op: Operation) -> _LoopNest | None:
+        maps = _indexing_maps(op)
+        if not maps:
+            return None
+        count = maps[0].n_dims
+        alone, touched = [], []
+        sizes: list[int | None] = [None] * count
+        for map_, value in zip(maps, op.operands, strict=True):
+            dims = [_single_dim(expression) for expression in map_.results]
+            alone.append(tuple(dims))
+            touched.append(frozenset(i for i in range(count) if _uses(map_, i)))
+            if not isinstance(value.type, mlir.ShapedType):
+                continue
+            shape = mlir.ShapedType(value.type)
+            for axis, dim in enumerate(dims):
+                if dim is not None and not shape.is_dynamic_dim(axis):
+                    sizes[dim] = shape.get_dim_size(axis)
+        results = len(op.results)
+        output_loops = frozenset().union(*touched[len(touched) - results :]) if results else frozenset()
+        kinds: tuple[LoopKind, ...] = tuple(
+            "parallel" if i in output_loops else "reduction" for i in range(count)
+        )
+        return _LoopNest(position, op, tuple(alone), tuple(touched), tuple(sizes), kinds)
+
+    @property
+    def inputs(self) -> int:
+        return len(self.maps) - len(self.op.results)
+
+    @property
+    def has_reduction(self) -> bool:
+        return "reduction" in self.kinds
+
+
+def _indexing_maps(op: Operation) -> list[mlir.AffineMap]:
+    try:
+        maps = linalg.get_indexing_maps(op)
+    except (mlir.MLIRError, ValueError, TypeError, RuntimeError):
+        return []
+    return [attribute.value for attribute in maps] if maps is not None else []
+
+
+def _single_dim(expression: mlir.AffineExpr) -> int | None:
+    if isinstance(expression, mlir.AffineDimExpr):
+        return int(expression.position)
+    return None
+
+
+def _uses(map_: mlir.AffineMap, dim: int) -> bool:
+    return any(dim in _dims_of(expression) for expression in map_.results)
+
+
+def _dims_of(expression: mlir.AffineExpr) -> set[int]:
+    if isinstance(expression, mlir.AffineDimExpr):
+        return {int(expression.position)}
+    if isinstance(expression, mlir.AffineBinaryExpr):
+        return _dims_of(expression.lhs) | _dims_of(expression.rhs)
+    return set()
+
+
+def _pick_root(nests: list[_LoopNest]) -> int:
+    """The op that decides the distribution: IREE takes the last one that reduces, else the last one."""
+    order = range(len(nests) - 1, -1, -1)
+    reducing = [i for i in order if nests[i].has_reduction]
+    computing = [i for i in order if nests[i].op.name != "linalg.fill"]
+    return (reducing or computing or list(order))[0]
+
+
+def _share_loops(nests: list[_LoopNest], root: int) -> list[list[int | None]]:
+    """For each op and loop, the root op's loop that it must be cut alike with.
+
+    Two loops belong together if they move through the same dim of the same value: one op's result and another's
+    operand, or an operand that both read. Loops of one op are never merged with each other.
+    """
+    seen: dict[tuple[object, int], list[tuple[int, int]]] = {}
+    for i, nest in enumerate(nests):
+        values = [*nest.op.operands, *nest.op.results]
+        maps = [*nest.maps, *nest.maps[nest.inputs :]]
+        for value, dims in zip(values, maps, strict=True):
+            for axis, loop in enumerate(dims):
+                if loop is not None:
+                    seen.setdefault((_identity(value), axis), []).append((i, loop))
+    neighbours: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    for members in seen.values():
+        for member in members:
+            neighbours.setdefault(member, set()).update(members)
+    shared: list[list[int | None]] = [[None] * len(nest.sizes) for nest in nests]
+    for loop in range(len(nests[root].sizes)):
+        taken = {root}
+        frontier = [(root, loop)]
+        shared[root][loop] = loop
+        while frontier:
+            for i, other in sorted(neighbours.get(frontier.pop(), ())):
+                if i not in taken and shared[i][other] is None:
+                    shared[i][other] = loop
+                    taken.add(i)
+                    frontier.append((i, other))
+    return shared
+
+
+def _identity(value: mlir.Value) -> object:
+    if isinstance(value, mlir.OpResult):
+        return (hash(value.owner), value.result_number)
+    return hash(value)
+
+
+def _position(operations: list[Operation], value: mlir.Value) -> int | None:
+    if not isinstance(value, mlir.OpResult):
+        return None
+    owner = value.owner
+    return next((i for i, op in enumerate(operations) if op == owner), None)
+
+
+# --------------------------------------------------------------------------------------- workload
+
+
+def _workload(nests: list[_LoopNest], root: int, operations: list[Operation]) -> Workload:
+    nest = nests[root]
+    op_kind, roles = _kind_and_roles(nest)
+    sizes = [size or 0 for size in nest.sizes]
+    loops = tuple(Loop(sizes[i], nest.kinds[i], roles[i]) for i in range(len(sizes)))
+    operands = []
+    for index, (value, dims) in enumerate(zip(nest.op.operands, nest.maps, strict=True)):
+        if not isinstance(value.type, mlir.ShapedType):
+            continue
+        ordered = [dim for dim in dims if dim is not None]
+        ordered += sorted(nest.touched[index] - set(ordered))
+        element = str(mlir.ShapedType(value.type).element_type)
+        operands.append(Operand(tuple(dict.fromkeys(ordered)), element, index >= nest.inputs))
+    fused = tuple(_describe(other) for i, other in enumerate(nests) if i != root)
+    return Workload(
+        key=_content_key(operations),
+        op_kind=op_kind,
+        loops=loops,
+        operands=tuple(operands),
+        fused=fused,
+        flops=sum(_flops(other) for other in nests),
+        bytes=_traffic(operations),
+    )
+
+
+def _kind_and_roles(nest: _LoopNest) -> tuple[str, list[str]]:
+    operation = nest.op
+    if linalg.isa_contraction_op(operation):
+        dims = linalg.infer_contraction_dimensions(operation)
+        groups = {"b": list(dims.batch), "m": list(dims.m), "n": list(dims.n), "k": list(dims.k)}
+        # A unit loop has nothing to cut, so 1xNxK counts as a vector times a matrix.
+        present = tuple(any(nest.sizes[i] != 1 for i in groups[role]) for role in "bmnk")
+        kind = _CONTRACTION_NAMES.get(present, "contraction")  # type: ignore[call-overload]
+        if any(len(group) > 1 for group in groups.values()):
+            kind = "contraction"
+        return kind, _numbered(groups, len(nest.sizes))
+    if linalg.isa_convolution_op(operation):
+        dims = linalg.infer_convolution_dimensions(operation)
+        groups = {
+            "b": list(dims.batch),
+            "o": list(dims.output_image),
+            "n": list(dims.output_channel),
+            "f": list(dims.filter_loop),
+            "k": list(dims.input_channel),
+            "d": list(dims.depth),
+        }
+        kind = "conv" if groups["n"] else "depthwise_conv" if groups["d"] else "pooling"
+        return kind, _numbered(groups, len(nest.sizes))
+    groups = {
+        "p": [i for i, kind in enumerate(nest.kinds) if kind == "parallel"],
+        "r": [i for i, kind in enumerate(nest.kinds) if kind == "reduction"],
+    }
+    if nest.op.name not in ("linalg.generic", "linalg.map", "linalg.reduce"):
+        kind = nest.op.name.split(".")[-1]
+    else:
+        kind = "reduction" if groups["r"] else "elementwise"
+    return kind, _numbered(groups, len(nest.sizes))
+
+
+def _numbered(groups: dict[str, list[int]], count: int) -> list[str]:
+    """The innermost loop of a group has the plain name, the one around it gets a 1, and so on."""
+    roles = [f"x{i}" for i in range(count)]
+    for role, members in groups.items():
+        for distance, loop in enumerate(sorted(members, reverse=True)):
+            roles[loop] = role if distance == 0 else f"{role}{distance}"
+    return roles
+
+
+def _scalar_ops(operation: Operation) -> list[str]:
+    names = [op.name for region in operation.regions for block in region.blocks for op in _flat(block)]
+    return [name for name in names if name.startswith(("arith.", "math.")) and name != "arith.constant"]
+
+
+def _flat(block: mlir.Block) -> list[Operation]:
+    return [nested for op in block.operations for nested in walk(op.operation)]
+
+
+def _flops(nest: _LoopNest) -> int:
+    """Scalar arithmetic of all iterations; conversions between types are free."""
+    free = ("arith.ext", "arith.trunc", "arith.sitofp", "arith.uitofp", "arith.index_cast", "arith.bitcast")
+    count = sum(1 for name in _scalar_ops(nest.op) if not name.startswith(free))
+    return count * prod(size or 0 for size in nest.sizes)
+
+
+def _describe(nest: _LoopNest) -> str:
+    if nest.op.name == "linalg.fill":
+        return "fill"
+    kind = "reduction" if nest.has_reduction else "elementwise"
+    names = Counter(name.split(".")[-1] for name in _scalar_ops(nest.op))
+    return f"{kind}({','.join(sorted(names))})" if names else kind
+
+
+def _traffic(operations: list[Operation]) -> int:
+    """Bytes of all tensors that the dispatch loads and stores."""
+    total = 0
+    for op in operations:
+        if op.name in _LOADS:
+            value = op.results[0]
+        elif op.name in _STORES:
+            value = op.operands[0]
+        else:
+            continue
+        if isinstance(value.type, mlir.ShapedType):
+            shape = mlir.ShapedType(value.type)
+            if shape.has_static_shape:
+                elements = prod(shape.get_dim_size(axis) for axis in range(shape.rank))
+                total += elements * element_bytes(str(shape.element_type))
+    return total
+
+
+def _content_key(operations: list[Operation]) -> str:
+    """Equal computations have equal keys, wherever their buffers lie and whatever they are called.
+
+    The values are numbered anew in the order of the computation; loads stand for their types, and the bindings
+    and offsets behind them are left out.
+    """
+    numbers: dict[object, int] = {}
+    lines: list[object] = []
+    for op in operations:
+        operands = [numbers.get(_identity(value), -1) for value in op.operands]
+        for result in op.results:
+            numbers[_identity(result)] = len(numbers)
+        if op.name.startswith(("hal.interface.", "func.return")):
+            continue
+        if op.name in _LOADS:
+            lines.append(["load", [str(result.type) for result in op.results], _slice_text(op)])
+            continue
+        if op.name in _STORES:
+            lines.append(["store", operands[0], _slice_text(op)])
+            continue
+        attributes = {name: str(value) for name, value in op.attributes.items()}
+        regions = [_region_lines(region) for region in op.regions]
+        lines.append([op.name, operands, [str(result.type) for result in op.results], attributes, regions])
+    # Constants are numbered where they stand, but their place among the others says nothing.
+    return digest(lines)
+
+
+def _slice_text(op: Operation) -> list[str]:
+    names = ("static_offsets", "static_sizes", "static_strides")
+    return [str(op.attributes[name]) for name in names if name in op.attributes]
+
+
+def _region_lines(region: mlir.Region) -> list[object]:
+    lines: list[object] = []
+    for block in region.blocks:
+        local: dict[object, str] = {_identity(arg): f"a{i}" for i, arg in enumerate(block.arguments)}
+        for op in block.operations:
+            operation = op.operation
+            operands = [local.get(_identity(value), str(value.type)) for value in operation.operands]
+            for result in operation.results:
+                local[_identity(result)] = f"v{len(local)}"
+            attributes = {name: str(value) for name, value in operation.attributes.items()}
+            nested = [_region_lines(inner) for inner in operation.regions]
+            lines.append([operation.name, operands, [str(r.type) for r in operation.results], attributes, nested])
+    return lines

@@ -1,0 +1,221 @@
+"""Modules at IREE's flow phase: find executables, dispatch sites and entry functions; cut out one dispatch."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from iree.compiler import ir as mlir
+
+from mlsearch.candidate import Signature, TensorSpec
+from mlsearch.ir.module import (
+    Module,
+    Operation,
+    print_local,
+    string_literal,
+    symbol_name,
+    symbol_ref,
+    top_level,
+    walk,
+)
+
+TASK_FUNCTION = "task"
+
+
+@dataclass(frozen=True)
+class Site:
+    """The first of the equal `flow.dispatch` sites of an executable."""
+
+    executable: str
+    function: str
+    operand_types: tuple[str, ...]
+    result_types: tuple[str, ...]
+    tied_operands: tuple[int, ...]
+    """For each result the operand whose storage it takes over, or -1."""
+    workload_operands: int
+    """Index values that the workgroup count is computed from; none in a static dispatch."""
+
+
+@dataclass(frozen=True)
+class EntryFunction:
+    """A public function of a payload, as the runtime calls it."""
+
+    name: str
+    signature: Signature | None
+    """None where the inputs are not all tensors of known shape."""
+    problem: str
+    """Why there is no signature."""
+
+
+def dispatch_sites(module: Module) -> tuple[dict[str, Site], Counter[str]]:
+    """The first site of each executable, in program order, and how many sites each has."""
+    sites: dict[str, Site] = {}
+    count: Counter[str] = Counter()
+    for op in walk(module.operation):
+        if op.name != "flow.dispatch":
+            continue
+        for entry_point in op.attributes["entry_points"]:
+            path = mlir.SymbolRefAttr(entry_point).value
+            executable, function = path[0], path[-1]
+            count[executable] += 1
+            if executable not in sites:
+                sites[executable] = _read_site(op, executable, function)
+    return sites, count
+
+
+def _read_site(op: Operation, executable: str, function: str) -> Site:
+    segments = list(mlir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    workload, arguments = segments[0], segments[1]
+    operands = list(op.operands)[workload : workload + arguments]
+    results = [str(result.type) for result in op.results]
+    tied = [-1] * len(results)
+    if "tied_operands" in op.attributes:
+        # Indices count all operands of the op, the workload ones included.
+        tied = [
+            mlir.IntegerAttr(entry).value - workload if mlir.IntegerAttr(entry).value >= 0 else -1
+            for entry in op.attributes["tied_operands"]
+        ]
+    return Site(
+        executable,
+        function,
+        tuple(str(operand.type) for operand in operands),
+        tuple(results),
+        tuple(tied),
+        workload,
+    )
+
+
+def entry_functions(module: Module) -> list[EntryFunction]:
+    """Functions that a user of the compiled payload can call, in order."""
+    functions = [op for op in top_level(module) if op.name == "util.func" and _is_public(op)]
+    names = {symbol_name(op) for op in functions}
+    entries = []
+    for op in functions:
+        name = symbol_name(op)
+        if name.endswith("$async") and name.removesuffix("$async") in names:
+            continue  # the blocking wrapper beside it has the plain name, and is what we call
+        entries.append(_read_entry(op, name))
+    return entries
+
+
+def _is_public(op: Operation) -> bool:
+    if "sym_visibility" not in op.attributes:
+        return True
+    return bool(mlir.StringAttr(op.attributes["sym_visibility"]).value == "public")
+
+
+def _read_entry(op: Operation, name: str) -> EntryFunction:
+    declaration = ""
+    if "iree.reflection" in op.attributes:
+        reflection = mlir.DictAttr(op.attributes["iree.reflection"])
+        if "iree.abi.declaration" in reflection:
+            declaration = str(mlir.StringAttr(reflection["iree.abi.declaration"]).value)
+    if not declaration:
+        return EntryFunction(name, None, "it has no declaration of its tensors")
+    return _parse_declaration(name, declaration)
+
+
+def _parse_declaration(name: str, declaration: str) -> EntryFunction:
+    """Read `sync func @f(%input0: tensor<2xf32>) -> (%output0: tensor<2xf32>)`, IREE's own description."""
+    # The name may contain anything, so start behind it.
+    signature = declaration[declaration.find(f"@{name}(") + len(name) + 1 :]
+    arguments, _, results = signature.partition(") -> ")
+    parsed: list[list[TensorSpec]] = []
+    for part in (arguments, results):
+        tensors = []
+        for value_type in re.findall(r"%\w+: ([^%]+?)(?:\s*\{[^{}]*\})?(?:, (?=%)|\)*$)", part):
+            tensor = tensor_spec(value_type.strip())
+            if tensor is None:
+                return EntryFunction(name, None, f"{value_type.strip()} is not a tensor of known shape")
+            tensors.append(tensor)
+        if part.count("%") != len(tensors):
+            return EntryFunction(name, None, f"its declaration is not understood: {declaration[:200]}")
+        parsed.append(tensors)
+    return EntryFunction(name, Signature(name, tuple(parsed[0]), tuple(parsed[1]), (), 1), "")
+
+
+_TENSOR = re.compile(r"^tensor<((?:\d+x)*)([a-z]+\d+[a-zA-Z0-9]*)>$")
+
+
+def tensor_spec(type_text: str) -> TensorSpec | None:
+    """`tensor<2x3xf32>` as a value; None for dynamic dims, encodings and anything that is no tensor."""
+    match = _TENSOR.match(type_text)
+    if not match:
+        return None
+    shape = tuple(int(size) for size in match[1].split("x") if size)
+    return TensorSpec(shape, match[2])
+
+
+def slice_task(module: Module, site: Site) -> str:
+    """A module with this one executable and a public function `task` that runs it once on real tensors.
+
+    The function takes a buffer view for each operand, then a buffer for each result that has storage of its own:
+    the dispatch writes into the caller's buffer, so that what it leaves unwritten can be seen.
+    """
+    kept = [
+        print_local(op)
+        for op in top_level(module)
+        if op.name == "util.global" or (op.name == "flow.executable" and symbol_name(op) == site.executable)
+    ]
+    attributes = ", ".join(f"{name} = {value}" for name, value in module.operation.attributes.items())
+    body = "\n".join([*kept, _task_function(site)])
+    return f"module attributes {{{attributes}}} {{\n{body}\n}}\n"
+
+
+def task_signature(site: Site, reduction_length: int) -> Signature | None:
+    """How the runner calls a sliced task; None if an operand or result is no tensor of known shape."""
+    inputs = [tensor_spec(text) for text in site.operand_types]
+    outputs = [tensor_spec(text) for text in site.result_types]
+    if any(spec is None for spec in (*inputs, *outputs)):
+        return None
+    own_storage = tuple(index for index, tied in enumerate(site.tied_operands) if tied < 0)
+    return Signature(
+        TASK_FUNCTION,
+        tuple(spec for spec in inputs if spec),
+        tuple(spec for spec in outputs if spec),
+        own_storage,
+        reduction_length,
+    )
+
+
+def _task_function(site: Site) -> str:
+    operands = [f"%arg{i}" for i in range(len(site.operand_types))]
+    out_buffers = [f"%out{i}" for i, tied in enumerate(site.tied_operands) if tied < 0]
+    parameters = [f"{name}: !hal.buffer_view" for name in operands]
+    parameters += [f"{name}: !hal.buffer" for name in out_buffers]
+    count = len(site.result_types)
+    lines = [
+        f"util.func public @{TASK_FUNCTION}({', '.join(parameters)})"
+        f" -> ({', '.join(['!hal.buffer_view'] * count)}) attributes {{iree.abi.stub}} {{"
+    ]
+    for index, (name, type_text) in enumerate(zip(operands, site.operand_types, strict=True)):
+        lines.append(
+            f"  %in{index} = hal.tensor.import {name} {string_literal(f'input{index}')}"
+            f" : !hal.buffer_view -> {type_text}"
+        )
+    result_types = [
+        type_text if tied < 0 else f"%in{tied}" if type_text == site.operand_types[tied] else f"%in{tied} as {type_text}"
+        for type_text, tied in zip(site.result_types, site.tied_operands, strict=True)
+    ]
+    types = ", ".join(site.operand_types)
+    results = ", ".join(result_types)
+    lines.append(
+        f"  %r:{count} = flow.dispatch {symbol_ref(site.executable)}::{symbol_ref(site.function)}"
+        f"({', '.join(f'%in{i}' for i in range(len(operands)))}) : ({types}) -> "
+        + (f"({results})" if count != 1 else results)
+    )
+    returned = []
+    for index, (type_text, tied) in enumerate(zip(site.result_types, site.tied_operands, strict=True)):
+        value = f"%r#{index}"
+        if tied < 0:
+            lines.append(f"  %stored{index} = hal.tensor.alias {value} : {type_text} to %out{index} : !hal.buffer")
+            value = f"%stored{index}"
+        lines.append(
+            f"  %view{index} = hal.tensor.export {value} {string_literal(f'output{index}')}"
+            f" : {type_text} -> !hal.buffer_view"
+        )
+        returned.append(f"%view{index}")
+    lines.append(f"  util.return {', '.join(returned)} : {', '.join(['!hal.buffer_view'] * count)}")
+    lines.append("}")
+    return "\n".join(lines)

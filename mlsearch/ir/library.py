@@ -1,0 +1,425 @@
+"""Transform libraries: match one dispatch exactly, hand its ops to a schedule, mark what was touched.
+
+An entry of a library is three named sequences and one pair in `@__kernel_config`:
+
+    @match_<entry>      the dispatch's whole computation, from the op whose result is stored back to the loads
+    @schedule_<entry>   a template with its knobs bound; gets the root op
+    @apply_<entry>      gets the matched ops: runs the schedule, lays the tile sizes out on the other ops, marks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from iree.compiler import ir as mlir
+
+from mlsearch.errors import SpecError
+from mlsearch.ir.dispatch import DispatchView, body_operations
+from mlsearch.ir.module import (
+    IrError,
+    Module,
+    Operation,
+    new_context,
+    parse,
+    print_local,
+    string_literal,
+    symbol_name,
+    symbol_ref,
+    top_level,
+    walk,
+)
+
+MARKER = "mlsearch.entry"
+ENTRY_POINT = "__kernel_config"
+_ANY = "!transform.any_op"
+_BOUNDARY = ("hal.interface.", "iree_tensor_ext.dispatch.tensor.load", "iree_codegen.load_from_buffer")
+
+
+@dataclass(frozen=True)
+class EntryText:
+    """One entry: its name and the text of its sequences."""
+
+    name: str
+    sequences: str
+    is_strategy: bool
+    """It replaces IREE's lowering, and so works through the library flag only."""
+
+
+def entry_text(
+    name: str, view: DispatchView, schedule: str, companions: dict[int, str], is_strategy: bool
+) -> EntryText:
+    """`schedule`: text of the sequence `@schedule_<name>`, taking the root op, and those that it needs.
+
+    `companions`: for ops other than the root, by index into `view.compute_ops`, the text of their lowering config.
+    """
+    matcher = _matcher(name, view, (view.root, *companions))
+    apply = _apply(name, list(companions.values()))
+    return EntryText(name, "\n".join([matcher, schedule, apply]), is_strategy)
+
+
+def library_text(entries: Sequence[EntryText]) -> str:
+    """A library of these entries, not verified yet. With no entries it changes nothing."""
+    if not entries:
+        return EMPTY_LIBRARY
+    # IREE refuses strategies behind the tuning-spec flag, so a library that holds one does not offer itself there.
+    as_tuning_spec = not any(entry.is_strategy for entry in entries)
+    module_attributes = ["transform.with_named_sequence"]
+    if as_tuning_spec:
+        module_attributes.append("iree_codegen.tuning_spec_with_default_entrypoint")
+    pairs = ",\n        ".join(
+        f"{symbol_ref('match_' + entry.name)} -> {symbol_ref('apply_' + entry.name)}" for entry in entries
+    )
+    attribute = " attributes {iree_codegen.tuning_spec_entrypoint}" if as_tuning_spec else ""
+    return "\n".join(
+        [
+            f"module attributes {{{', '.join(module_attributes)}}} {{",
+            *(entry.sequences for entry in entries),
+            f"transform.named_sequence @{ENTRY_POINT}(%function: {_ANY} {{transform.consumed}}) -> {_ANY}{attribute} {{",
+            f"  %done = transform.foreach_match in %function\n        {pairs}\n    : ({_ANY}) -> {_ANY}",
+            f"  transform.yield %done : {_ANY}",
+            "}",
+            "}",
+            "",
+        ]
+    )
+
+
+def readable(text: str) -> str:
+    """The library verified and printed anew. Raises IrError."""
+    return str(parse(text, new_context()))
+
+
+EMPTY_LIBRARY = (
+    "module attributes {transform.with_named_sequence} {\n"
+    f"  transform.named_sequence @{ENTRY_POINT}(%function: {_ANY} {{transform.readonly}}) {{\n"
+    "    transform.yield\n"
+    "  }\n"
+    "}\n"
+)
+
+
+@lru_cache(maxsize=64)
+def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
+    """The matcher sequence; it yields handles of the wanted compute ops, in order.
+
+    IREE compares a computation op by op, bodies included, as long as no body takes a value from outside. Constants in
+    fused elementwise ops are such values. Such an op is recognized by name and types; if it is the last one, then the
+    match starts inside of it, at its yield, so that its body is compared as well.
+    """
+    context = new_context()
+    function = parse(view.function, context)
+    operations = body_operations(function.body.operations[0].operation)
+    targets = [operations[view.compute_ops[i].position] for i in wanted]
+    anchor, producers = _anchor(operations, view.store_roots, targets)
+    body_results = _computed_results(anchor) if _captures(anchor) else []
+    in_reach = [*operations, *(op for op in walk(anchor) if op != anchor)]
+    walk_to = _Handles(anchor, producers, "%anchor" if body_results else "%op")
+    dags: list[tuple[str, list[Operation]]] = []
+    steps: list[str] = []
+    if body_results:
+        steps.append(f'transform.match.operation_name %op ["linalg.yield"] : {_ANY}')
+        for number, result in body_results:
+            steps.append(
+                f"%body{number} = transform.get_producer_of_operand %op[{number}] : ({_ANY}) -> {_ANY}"
+            )
+            dags.append((f"%body{number}", _backward_slice(in_reach, result.owner.operation)))
+        steps.append(
+            f"%anchor = transform.get_parent_op %op <{{op_name = {string_literal(anchor.name)}}}>"
+            f" : ({_ANY}) -> {_ANY}"
+        )
+    heads = [] if _captures(anchor) else [anchor]
+    for op in _all_behind(operations, anchor):
+        if not _captures(op):
+            continue
+        handle = walk_to(op)
+        steps += [*walk_to.take_steps(), *_type_checks(handle, op)]
+        heads += [value.owner for value in op.operands if _is_closed_result(value, operations)]
+    for head in dict.fromkeys(heads):
+        handle = walk_to(head)
+        steps += walk_to.take_steps()
+        dags.append((handle, _backward_slice(operations, head)))
+    handles = [walk_to(target) for target in targets]
+    steps += walk_to.take_steps()
+    types = ", ".join([_ANY] * len(wanted))
+    skeleton = parse(
+        "\n".join(
+            [
+                "module attributes {transform.with_named_sequence} {",
+                f"transform.named_sequence {symbol_ref('match_' + name)}(%op: {_ANY} {{transform.readonly}})"
+                f" -> ({types}) {{",
+                *steps,
+                # Holds the handles' places by name until the real match ops stand there.
+                *(f"transform.match.operation_name {handle} [{string_literal(_PLACE)}] : {_ANY}" for handle, _ in dags),
+                f"transform.yield {', '.join(handles)} : {types}",
+                "}",
+                "}",
+            ]
+        ),
+        context,
+    )
+    sequence = skeleton.body.operations[0].operation
+    places = [op for op in body_operations(sequence) if _is_place(op)]
+    for place, (_, dag) in zip(places, dags, strict=True):
+        _put_dag_match(place, dag, context)
+    return print_local(sequence)
+
+
+_PLACE = "mlsearch.dag"
+
+
+def _is_place(op: Operation) -> bool:
+    return op.name == "transform.match.operation_name" and _PLACE in str(op.attributes["op_names"])
+
+
+def _captures(op: Operation) -> bool:
+    """Whether the op's body takes values from outside, other than through the op's operands."""
+    own = {hash(nested) for nested in walk(op)}
+    for nested in walk(op):
+        if hash(nested) == hash(op):
+            continue
+        for value in nested.operands:
+            if isinstance(value, mlir.OpResult) and hash(value.owner) not in own:
+                return True
+    return False
+
+
+def _computed_results(op: Operation) -> list[tuple[int, mlir.OpResult]]:
+    """(number, value) of what the op's body yields and computes itself."""
+    if len(op.regions) != 1 or len(op.regions[0].blocks) != 1:
+        return []
+    body = list(op.regions[0].blocks[0].operations)
+    own = {hash(nested.operation) for nested in body}
+    return [
+        (number, value)
+        for number, value in enumerate(body[-1].operation.operands)
+        if isinstance(value, mlir.OpResult) and hash(value.owner) in own
+    ]
+
+
+def _all_behind(operations: list[Operation], anchor: Operation) -> list[Operation]:
+    """The anchor and all ops that its result depends on, last ones first, up to the loads."""
+    needed = {hash(anchor)}
+    found = []
+    for op in reversed(operations):
+        if hash(op) in needed:
+            found.append(op)
+            needed |= {hash(value.owner) for value in op.operands if _is_computed(value)}
+    return found
+
+
+def _is_computed(value: mlir.Value) -> bool:
+    return isinstance(value, mlir.OpResult) and not value.owner.name.startswith(_BOUNDARY)
+
+
+def _is_closed_result(value: mlir.Value, operations: list[Operation]) -> bool:
+    return _is_computed(value) and not _captures(value.owner)
+
+
+def _type_checks(handle: str, op: Operation) -> list[str]:
+    """Steps that compare an op's name and the types of its operands."""
+    steps = [f"transform.match.operation_name {handle} [{string_literal(op.name)}] : {_ANY}"]
+    for number, value in enumerate(op.operands):
+        name = f"{handle}_operand{number}"
+        steps.append(f"{name} = transform.get_operand {handle}[{number}] : ({_ANY}) -> !transform.any_value")
+        steps.append(f"transform.iree.match.cast_compatible_type {name} = {value.type} : !transform.any_value")
+    return steps
+
+
+def _anchor(
+    operations: list[Operation], store_roots: Sequence[int], targets: list[Operation]
+) -> tuple[Operation, dict[int, tuple[Operation, int]]]:
+    """The last stored op from which every target can be reached, and how: for each op behind it, the consumer
+    and the operand number that lead to it."""
+    for position in reversed(store_roots):
+        anchor = operations[position]
+        producers: dict[int, tuple[Operation, int]] = {}
+        frontier = [anchor]
+        while frontier:
+            consumer = frontier.pop()
+            for number, value in enumerate(consumer.operands):
+                if isinstance(value, mlir.OpResult) and hash(value.owner) not in producers:
+                    producers[hash(value.owner)] = (consumer, number)
+                    frontier.append(value.owner)
+        if all(target == anchor or hash(target) in producers for target in targets):
+            return anchor, producers
+    raise SpecError("no stored value depends on all ops that the schedule has to touch")
+
+
+class _Handles:
+    """Names of handles, and the transform ops that walk there from the anchor."""
+
+    def __init__(
+        self, anchor: Operation, producers: dict[int, tuple[Operation, int]], anchor_handle: str
+    ) -> None:
+        self._names = {hash(anchor): anchor_handle}
+        self._producers = producers
+        self._steps: list[str] = []
+
+    def __call__(self, op: Operation) -> str:
+        if hash(op) not in self._names:
+            consumer, number = self._producers[hash(op)]
+            source = self(consumer)
+            self._names[hash(op)] = name = f"%producer{len(self._names)}"
+            self._steps.append(
+                f"{name} = transform.get_producer_of_operand {source}[{number}] : ({_ANY}) -> {_ANY}"
+            )
+        return self._names[hash(op)]
+
+    def take_steps(self) -> list[str]:
+        """The steps since the last call."""
+        taken, self._steps = self._steps, []
+        return taken
+
+
+def _backward_slice(operations: list[Operation], anchor: Operation) -> list[Operation]:
+    """The ops behind `anchor`'s results, in program order, up to the loads and to ops that capture."""
+    needed = {hash(anchor)}
+    for op in reversed(operations):
+        if hash(op) in needed:
+            needed |= {
+                hash(value.owner)
+                for value in op.operands
+                if _is_computed(value) and not _captures(value.owner)
+            }
+    return [op for op in operations if hash(op) in needed]
+
+
+def _put_dag_match(place: Operation, dag: list[Operation], context: mlir.Context) -> None:
+    """Replace `place` with the op that matches `dag`; what `dag` takes from outside is matched by type."""
+    own = {hash(op) for root in dag for op in walk(root)}
+    outside: dict[mlir.Value, None] = {}
+    for op in dag:
+        for value in op.operands:
+            if not isinstance(value, mlir.OpResult) or hash(value.owner) not in own:
+                outside[value] = None
+    with context, mlir.Location.unknown():
+        value_type = mlir.Type.parse("!transform.any_value")
+        match = mlir.Operation.create(
+            "transform.iree.match.cast_compatible_dag_from_root",
+            results=[value_type, value_type],
+            operands=[place.operands[0]],
+            regions=1,
+            ip=mlir.InsertionPoint(place),
+        )
+        types = [value.type for value in outside]
+        body = match.regions[0].blocks.append(*types, arg_locs=[mlir.Location.unknown()] * len(types))
+        new_values = dict(zip(outside, body.arguments, strict=True))
+        for op in dag:
+            copy = op.clone(mlir.InsertionPoint(body))
+            for number, value in enumerate(copy.operands):
+                copy.operands[number] = new_values[value]
+            new_values.update(zip(op.results, copy.results, strict=True))
+        mlir.Operation.create("transform.yield", ip=mlir.InsertionPoint(body))
+    place.erase()
+
+
+def _apply(name: str, companion_configs: Sequence[str]) -> str:
+    companions = [f"%companion{i}" for i in range(len(companion_configs))]
+    parameters = ", ".join(f"{handle}: {_ANY} {{transform.readonly}}" for handle in ["%root", *companions])
+    lines = [f"transform.named_sequence {symbol_ref('apply_' + name)}({parameters}) {{"]
+    # The mark goes on first: a strategy may leave nothing of the root op behind.
+    lines += _annotation("%root", MARKER, string_literal(name), "%mark")
+    for index, (handle, config) in enumerate(zip(companions, companion_configs, strict=True)):
+        lines += _annotation(handle, "lowering_config", config, f"%config{index}")
+    lines += [
+        f"transform.include {symbol_ref('schedule_' + name)} failures(propagate) (%root) : ({_ANY}) -> ()",
+        "transform.yield",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _annotation(handle: str, attribute: str, value: str, parameter: str) -> list[str]:
+    return [
+        f"{parameter} = transform.param.constant {value} -> !transform.any_param",
+        f"transform.annotate {handle} {string_literal(attribute)} = {parameter} : {_ANY}, !transform.any_param",
+    ]
+
+
+# ------------------------------------------------------------------------- which entries have fired
+
+PROOF = "mlsearch.proof"
+
+
+def instrumented(text: str, where: str) -> tuple[str, tuple[str, ...]]:
+    """A copy of any transform library that marks the op of each match, and the names of its entries.
+
+    An entry is a pair of `foreach_match`; its name is that of the matcher without `match_`. The mark is the attribute
+    `mlsearch.proof` with that name as a string. Raises SpecError for a library that can't be followed like that.
+    """
+    module = _parse_library(text, where)
+    sequences = {symbol_name(op): op for op in top_level(module) if op.name == "transform.named_sequence"}
+    if ENTRY_POINT not in sequences:
+        raise SpecError(f"{where} has no sequence @{ENTRY_POINT}, so iree-compile applies nothing of it")
+    matches = [op for op in walk(sequences[ENTRY_POINT]) if op.name == "transform.foreach_match"]
+    if not matches:
+        if len(list(walk(sequences[ENTRY_POINT]))) == 2:  # itself and its terminator
+            return text, ()
+        raise SpecError(f"{where}: @{ENTRY_POINT} has no transform.foreach_match, so its effects can't be proven")
+    names: list[str] = []
+    for match in matches:
+        actions = []
+        pairs = zip(match.attributes["matchers"], match.attributes["actions"], strict=True)
+        for matcher, action in pairs:
+            entry = matcher.value.removeprefix("match_")
+            names.append(entry)
+            actions.append(_marked_copy(sequences, action.value, entry, len(names), where))
+        with module.context:
+            match.attributes["actions"] = mlir.ArrayAttr.get(
+                [mlir.FlatSymbolRefAttr.get(action) for action in actions]
+            )
+    return str(module), tuple(names)
+
+
+def proofs(configured: str) -> dict[str, tuple[str, ...]]:
+    """Entry name to the dispatch functions that it was applied to, from IR after IREE's configuration phase."""
+    found: dict[str, dict[str, None]] = {}
+    for op in walk(parse(configured, new_context()).operation):
+        if op.name != "func.func":
+            continue
+        for nested in walk(op):
+            if PROOF in nested.attributes:
+                entry = str(mlir.StringAttr(nested.attributes[PROOF]).value)
+                found.setdefault(entry, {})[symbol_name(op)] = None
+    return {entry: tuple(functions) for entry, functions in found.items()}
+
+
+def _parse_library(text: str, where: str) -> Module:
+    try:
+        return parse(text, new_context())
+    except IrError as error:
+        raise SpecError(f"{where} is not a transform library that MLIR accepts: {error}") from None
+
+
+def _marked_copy(
+    sequences: dict[str, Operation], action: str, entry: str, number: int, where: str
+) -> str:
+    """Add a copy of an action that marks its first op before it does anything else."""
+    if action not in sequences:
+        raise SpecError(f"{where}: the action @{action} is not defined")
+    original = sequences[action]
+    block = original.regions[0].blocks[0]
+    if not len(block.arguments) or str(block.arguments[0].type).startswith("!transform.param"):
+        raise SpecError(f"{where}: the action @{action} gets no op, so that it was applied can't be proven")
+    name = f"{action}__proof{number}"
+    context = original.context
+    with context, mlir.Location.unknown():
+        copy = original.clone(mlir.InsertionPoint(original))
+        copy.attributes["sym_name"] = mlir.StringAttr.get(name)
+        body = copy.regions[0].blocks[0]
+        start = mlir.InsertionPoint.at_block_begin(body)
+        mark = mlir.Operation.create(
+            "transform.param.constant",
+            results=[mlir.Type.parse("!transform.any_param")],
+            attributes={"value": mlir.StringAttr.get(entry)},
+            ip=start,
+        )
+        mlir.Operation.create(
+            "transform.annotate",
+            operands=[body.arguments[0], mark.result],
+            attributes={"name": mlir.StringAttr.get(PROOF)},
+            ip=start,
+        )
+    return name

@@ -1,0 +1,298 @@
+"""Read a template's declarations, bind its knobs, try it on a dispatch.
+
+A template is a transform library with one `iree_codegen.smt.constraints` op beside its sequences. That op holds
+what a search must know, in the compiler's own language:
+
+    knobs       where each knob goes: {level = {role = knob}} for the root op's lowering config, where a list of
+                knobs stands for their product, `order` for the loop order of the level, and `options` for entries of
+                the translation info
+    pipeline    IREE's pipeline, taken over into the translation info
+    dims        the template's own example, one constant per name in `mlsearch.dims`; a name is a loop's role or a
+                fact of the target
+    mlsearch.domains, mlsearch.defaults, mlsearch.priors
+                values of each knob in search order; the assignment that the file itself shows; assignments to try first
+    asserts     named constraints
+
+and these discardable attributes say where a bound value goes:
+
+    {mlsearch.bind = "lowering_config" | "translation_info"}   on `transform.param.constant`
+    {mlsearch.knob = "name"}                                   on `transform.param.constant` of an integer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from iree.compiler import ir as mlir
+from iree.compiler.dialects.transform import interpreter
+
+from mlsearch.candidate import KnobValue
+from mlsearch.errors import TemplateError
+from mlsearch.ir.library import ENTRY_POINT
+from mlsearch.ir.module import (
+    IrError,
+    Module,
+    Operation,
+    new_context,
+    parse,
+    print_local,
+    python_value,
+    string_literal,
+    symbol_name,
+    symbol_ref,
+    top_level,
+    walk,
+)
+
+BIND = "mlsearch.bind"
+KNOB = "mlsearch.knob"
+_CONSTRAINTS = "iree_codegen.smt.constraints"
+_SCHEDULE = "schedule"
+_INT_KNOB = "#iree_codegen.smt.int_knob<"
+_CHOICE_KNOB = "#iree_codegen.smt.one_of_knob<"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A node of an SMT term."""
+
+    op: str
+    """`knob`, `dim`, `constant`, or the name of an SMT op without its dialect, e.g. `int.add`, `eq`, `implies`."""
+    arguments: tuple[Expression, ...] = ()
+    value: int | str | tuple[tuple[int, int], ...] = 0
+    """Name of a knob or dim, value of a constant, predicate of a comparison, table of a lookup."""
+
+
+@dataclass(frozen=True)
+class Assertion:
+    condition: Expression
+    message: str
+    """With `{}` for each of `shown`."""
+    shown: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class KnobLeaf:
+    """A knob where it stands in the `knobs` dictionary."""
+
+    name: str
+    options: tuple[str, ...]
+    """Printed attributes of a choice; empty for an integer knob."""
+    option_values: tuple[object, ...] = ()
+    """The same as plain Python values."""
+
+
+KnobTree = dict[str, object]
+"""The `knobs` dictionary with `KnobLeaf`s, lists, integers and nested dictionaries."""
+
+
+@dataclass(frozen=True)
+class Declarations:
+    knob_tree: KnobTree
+    domains: dict[str, tuple[int, ...]]
+    defaults: dict[str, object]
+    """Plain values: for a choice the option itself, e.g. True or a list of roles."""
+    priors: tuple[dict[str, object], ...]
+    dims: dict[str, int]
+    """Dim names with the values of the template's own example."""
+    pipeline: str
+    assertions: tuple[Assertion, ...]
+    is_fallback: bool
+    """Used only where no other template applies."""
+    is_strategy: bool
+
+
+def read_declarations(text: str, where: str) -> Declarations:
+    """Raises TemplateError, naming `where`."""
+    try:
+        module = parse(text, new_context())
+    except IrError as error:
+        raise TemplateError(f"template {where} does not parse: {error}") from None
+    found = [op for op in top_level(module) if op.name == _CONSTRAINTS]
+    if len(found) != 1:
+        raise TemplateError(f"template {where} has {len(found)} {_CONSTRAINTS} ops; it needs exactly one")
+    op = found[0]
+    names = {symbol_name(o) for o in top_level(module) if o.name == "transform.named_sequence"}
+    missing = {_SCHEDULE, ENTRY_POINT} - names
+    if missing:
+        raise TemplateError(f"template {where} has no sequence @{', @'.join(sorted(missing))}")
+    attributes = op.attributes
+    dims = _example_dims(op, where)
+    tree = {entry.name: _knob_tree(entry.attr) for entry in mlir.DictAttr(attributes["knobs"])}
+    return Declarations(
+        knob_tree=tree,
+        domains={
+            name: tuple(int(value) for value in values)
+            for name, values in _plain(attributes, "mlsearch.domains", {}).items()
+        },
+        defaults=_plain(attributes, "mlsearch.defaults", {}),
+        priors=tuple(_plain(attributes, "mlsearch.priors", [])),
+        dims=dims,
+        pipeline=str(attributes["pipeline"]),
+        assertions=_assertions(op, list(dims)),
+        is_fallback="mlsearch.fallback" in module.operation.attributes,
+        is_strategy="mlsearch.strategy" in module.operation.attributes,
+    )
+
+
+def touches(text: str, function: str) -> bool:
+    """Whether the template, run as it stands, annotates an op of the dispatch."""
+    context = new_context()
+    library = parse(text, context)
+    payload = parse(function, context)
+    entry = next(op for op in top_level(library) if _is_sequence(op, ENTRY_POINT))
+    target = payload.body.operations[0].operation
+    try:
+        interpreter.apply_named_sequence(target, entry, library)
+    except (mlir.MLIRError, ValueError, RuntimeError):
+        return False
+    return "translation_info" in target.attributes
+
+
+def bind_schedule(
+    text: str,
+    entry: str,
+    bound: Mapping[str, str],
+    knobs: Mapping[str, KnobValue],
+) -> str:
+    """The template's sequences for one entry of a library: `@schedule_<entry>` and what it refers to.
+
+    `bound` has the text of the attributes that replace the ones marked with `mlsearch.bind`.
+    """
+    module = parse(text, new_context())
+    helpers = {
+        symbol_name(op)
+        for op in top_level(module)
+        if op.name == "transform.named_sequence" and not symbol_name(op).startswith((ENTRY_POINT, "match"))
+    }
+    texts = []
+    for op in top_level(module):
+        if op.name != "transform.named_sequence" or symbol_name(op) not in helpers:
+            continue
+        for nested in walk(op):
+            _bind_parameter(nested, bound, knobs)
+            _rename_references(nested, helpers, entry)
+        context = module.context
+        op.attributes["sym_name"] = mlir.StringAttr.get(f"{symbol_name(op)}_{entry}", context)
+        texts.append(print_local(op))
+    return "\n".join(texts)
+
+
+def strategy_name(entry: str) -> str:
+    """Symbol of the strategy sequence of an entry."""
+    return symbol_ref(f"strategy_{entry}")
+
+
+def _bind_parameter(op: Operation, bound: Mapping[str, str], knobs: Mapping[str, KnobValue]) -> None:
+    if op.name != "transform.param.constant":
+        return
+    with op.context:
+        if BIND in op.attributes:
+            place = str(mlir.StringAttr(op.attributes[BIND]).value)
+            del op.attributes[BIND]
+            op.attributes["value"] = mlir.Attribute.parse(bound[place])
+        elif KNOB in op.attributes:
+            name = str(mlir.StringAttr(op.attributes[KNOB]).value)
+            del op.attributes[KNOB]
+            value_type = mlir.IntegerAttr(op.attributes["value"]).type
+            op.attributes["value"] = mlir.IntegerAttr.get(value_type, int(knobs[name]))
+
+
+def _rename_references(op: Operation, names: set[str], entry: str) -> None:
+    for attribute in ("target", "callee"):
+        if attribute not in op.attributes:
+            continue
+        reference = op.attributes[attribute]
+        if isinstance(reference, mlir.FlatSymbolRefAttr) and reference.value in names:
+            op.attributes[attribute] = mlir.FlatSymbolRefAttr.get(f"{reference.value}_{entry}", op.context)
+
+
+def _is_sequence(op: Operation, name: str) -> bool:
+    return op.name == "transform.named_sequence" and symbol_name(op) == name
+
+
+def _plain(attributes: mlir.OpAttributeMap, name: str, default: object) -> object:  # type: ignore[name-defined]
+    return python_value(attributes[name]) if name in attributes else default
+
+
+def _example_dims(op: Operation, where: str) -> dict[str, int]:
+    names = _plain(op.attributes, "mlsearch.dims", [])
+    values = [int(mlir.IntegerAttr(value.owner.attributes["value"]).value) for value in op.operands]
+    if len(names) != len(values):
+        raise TemplateError(f"template {where}: mlsearch.dims names {len(names)} dims, dims() has {len(values)}")
+    return dict(zip(names, values, strict=True))
+
+
+def _knob_tree(attribute: mlir.Attribute) -> object:
+    if isinstance(attribute, mlir.DictAttr):
+        return {entry.name: _knob_tree(entry.attr) for entry in attribute}
+    if isinstance(attribute, mlir.ArrayAttr):
+        return [_knob_tree(item) for item in attribute]
+    text = str(attribute)
+    if text.startswith(_INT_KNOB):
+        return KnobLeaf(_knob_name(text), ())
+    if text.startswith(_CHOICE_KNOB):
+        # The bindings show a choice's options only through its text.
+        options = text[len(_CHOICE_KNOB) : -1].split(",", 1)[1].strip()
+        with attribute.context:
+            parsed = mlir.ArrayAttr(mlir.Attribute.parse(options))
+        return KnobLeaf(
+            _knob_name(text), tuple(str(item) for item in parsed), tuple(python_value(item) for item in parsed)
+        )
+    return python_value(attribute)
+
+
+def _knob_name(text: str) -> str:
+    return text.split('"')[1]
+
+
+def _assertions(constraints: Operation, dims: list[str]) -> tuple[Assertion, ...]:
+    block = constraints.regions[0].blocks[0]
+    terms: dict[int, Expression] = {
+        hash(argument): Expression("dim", value=name)
+        for argument, name in zip(block.arguments, dims, strict=True)
+    }
+    assertions = []
+    for op in (view.operation for view in block.operations):
+        arguments = tuple(terms[hash(value)] for value in op.operands)
+        if op.name == "iree_codegen.smt.assert":
+            message = str(mlir.StringAttr(op.attributes["msg"]).value)
+            assertions.append(Assertion(arguments[0], message, arguments[1:]))
+        elif op.results:
+            terms[hash(op.results[0])] = _expression(op, arguments)
+    return tuple(assertions)
+
+
+_PREDICATES = {0: "lt", 1: "le", 2: "gt", 3: "ge"}
+
+
+def _expression(op: Operation, arguments: tuple[Expression, ...]) -> Expression:
+    if op.name == "iree_codegen.smt.knob":
+        return Expression("knob", value=str(mlir.StringAttr(op.attributes["name"]).value))
+    if op.name == "iree_codegen.smt.lookup":
+        keys = list(mlir.DenseI64ArrayAttr(op.attributes["keys"]))
+        values = list(mlir.DenseI64ArrayAttr(op.attributes["values"]))
+        return Expression("lookup", arguments, tuple(zip(keys, values, strict=True)))
+    if op.name == "smt.int.constant":
+        return Expression("constant", value=int(str(op.attributes["value"]).split(":")[0]))
+    if op.name == "smt.int.cmp":
+        predicate = str(op.attributes["pred"]).split(":")[0].strip()
+        name = _PREDICATES[int(predicate)] if predicate.isdigit() else predicate
+        return Expression("int.cmp", arguments, name)
+    return Expression(op.name.removeprefix("smt."), arguments)
+
+
+__all__ = [
+    "Assertion",
+    "Declarations",
+    "Expression",
+    "KnobLeaf",
+    "KnobTree",
+    "Module",
+    "bind_schedule",
+    "read_declarations",
+    "strategy_name",
+    "string_literal",
+    "touches",
+]

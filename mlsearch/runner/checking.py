@@ -1,0 +1,152 @@
+"""What an artifact has to compute, that is the untuned build's outputs on seeded inputs; and the check."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlsearch.candidate import Numerics, Signature, TensorSpec
+from mlsearch.runner import numerics
+from mlsearch.runner.device import Array, Call, Device
+from mlsearch.runner.elements import element
+from mlsearch.runner.inputs import FloatRange, make_inputs
+from mlsearch.runner.timing import BaselineShare
+
+
+@dataclass
+class Reference:
+    """The untuned build, loaded and bound, with what it computes. The buffers serve every artifact that is
+    measured against it, so that all run at the same addresses."""
+
+    signature: Signature
+    call: Call
+    inputs: list[Any]
+    out_buffers: list[Any]
+    want: list[Array]
+    time_us: float
+    """Of its last run."""
+    share: BaselineShare = field(default_factory=BaselineShare)
+
+
+class References:
+    """The last few references, by baseline file, signature and seed."""
+
+    def __init__(self, device: Device, capacity: int = 3) -> None:
+        self._device = device
+        self._capacity = capacity
+        self._known: OrderedDict[tuple[object, ...], Reference] = OrderedDict()
+
+    def get(self, baseline: Path, signature: Signature, seed: int) -> Reference:
+        """Runs the baseline on first use. Raises OSError, CallError, UnknownElementError."""
+        status = baseline.stat()
+        key = (str(baseline), status.st_mtime_ns, status.st_size, signature, seed)
+        if key not in self._known:
+            while len(self._known) >= self._capacity:
+                self._known.popitem(last=False)
+            self._known[key] = make_reference(self._device, baseline, signature, seed)
+        self._known.move_to_end(key)
+        return self._known[key]
+
+
+def make_reference(device: Device, baseline: Path, signature: Signature, seed: int) -> Reference:
+    """Run the untuned build on random inputs; once more on positive ones if something was not finite.
+
+    Raises CallError, UnknownElementError.
+    """
+    reference = _run_baseline(device, baseline, signature, seed, "normal")
+    if _all_finite(reference.want):
+        return reference
+    del reference  # a whole model's inputs twice may not fit
+    return _run_baseline(device, baseline, signature, seed, "positive")
+
+
+def check(call: Call, reference: Reference, device: Device) -> tuple[Numerics, float]:
+    """Numerics of an artifact's call, and the time of its first run in microseconds. Raises CallError.
+
+    Before each run the out buffers are filled with NaN, or with a byte pattern for integers. Where the right
+    answer may look like that, a second run starts from another pattern. An output without an out buffer can't
+    be poisoned: IREE allocates it. See `scrub` for what is done instead.
+    """
+    signature = reference.signature
+    first = [numerics.poison_byte(spec.element_type) for spec in signature.outputs]
+    got, first_us = _poisoned_run(call, reference, device, first)
+    runs = [(first, got)]
+    if _is_ambiguous(reference):
+        second = [numerics.SECOND_POISON] * len(first)
+        runs.append((second, _poisoned_run(call, reference, device, second)[0]))
+    call.release()
+    parts = []
+    for index, (spec, want) in enumerate(zip(signature.outputs, reference.want, strict=True)):
+        unwritten = 0
+        if index in signature.out_buffers:
+            unwritten = numerics.still_poisoned([(got[index], poison[index]) for poison, got in runs], want)
+        compared = [
+            numerics.compare(
+                got[index], want, spec.element_type, signature.reduction_length, unwritten=unwritten
+            )
+            for _, got in runs
+        ]
+        parts.append(max(compared, key=lambda part: (not part.agrees, part.max_rel_error)))
+    return numerics.worst(parts), first_us
+
+
+def scrub(reference: Reference, device: Device) -> None:
+    """Allocate, fill with NaN and free as much as the outputs take.
+
+    For outputs without an out buffer: memory that a run gets back from the allocator could hold the right
+    answers of an earlier one. Best effort: the allocator may hand out other memory.
+    """
+    signature = reference.signature
+    free = [spec for index, spec in enumerate(signature.outputs) if index not in signature.out_buffers]
+    held = [(device.allocate(byte_length(spec)), numerics.poison_byte(spec.element_type)) for spec in free]
+    for buffer, byte in held:
+        device.fill(buffer, byte)
+
+
+def byte_length(spec: TensorSpec) -> int:
+    return prod(spec.shape) * element(spec.element_type).dtype.itemsize
+
+
+def _run_baseline(
+    device: Device, baseline: Path, signature: Signature, seed: int, floats: FloatRange
+) -> Reference:
+    arrays = make_inputs(signature.inputs, seed, floats)
+    for spec in signature.outputs:
+        element(spec.element_type)
+    inputs = [
+        device.put(array, spec.element_type) for array, spec in zip(arrays, signature.inputs, strict=True)
+    ]
+    out_buffers = [device.allocate(byte_length(signature.outputs[index])) for index in signature.out_buffers]
+    call = device.load(baseline, signature.function).bind(inputs, out_buffers)
+    call.run()
+    want = call.outputs(signature)
+    time_us = call.run()  # the first one paid for page faults
+    call.release()
+    return Reference(signature, call, inputs, out_buffers, want, time_us)
+
+
+def _poisoned_run(
+    call: Call, reference: Reference, device: Device, poison: Sequence[int]
+) -> tuple[list[Array], float]:
+    for index, buffer in zip(reference.signature.out_buffers, reference.out_buffers, strict=True):
+        device.fill(buffer, poison[index])
+    time_us = call.run()
+    return call.outputs(reference.signature), time_us
+
+
+def _is_ambiguous(reference: Reference) -> bool:
+    signature = reference.signature
+    return any(
+        numerics.needs_second_poison(reference.want[index], signature.outputs[index].element_type)
+        for index in signature.out_buffers
+    )
+
+
+def _all_finite(outputs: Sequence[Array]) -> bool:
+    return all(bool(np.isfinite(output.astype(np.float64)).all()) for output in outputs)

@@ -1,0 +1,155 @@
+"""Lay an assignment out on the loops of a dispatch: knob values to IREE lowering configs, for all its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from mlsearch.candidate import KnobValue
+from mlsearch.errors import TemplateError
+from mlsearch.ir.dispatch import ComputeOp, DispatchView
+from mlsearch.ir.template import Declarations, KnobLeaf
+from mlsearch.workload import Loop, Tiling
+
+LEVELS = (
+    "distribution",
+    "cache_parallel",
+    "cache_reduction",
+    "vector_common_parallel",
+    "vector_reduction",
+    "vector_inner_parallel",
+)
+"""IREE's CPU tiling levels, outermost first."""
+
+# A loop that the template does not name is cut to single iterations at these levels, and not at all at the others.
+_UNIT_LEVELS = {"distribution": "parallel", "vector_common_parallel": "parallel", "vector_reduction": "reduction"}
+_OPTIONS = "options"
+_ORDER = "order"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An assignment on a dispatch."""
+
+    tiling: Tiling
+    root_config: str
+    """`#iree_cpu.lowering_config<...>` of the root op."""
+    companion_configs: dict[int, str]
+    """The same for other ops, by index into the dispatch's compute ops."""
+    options: str
+    """Entries of the translation info as a dictionary attribute, or an empty text."""
+
+
+def lay_out(
+    declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue], lanes: int
+) -> Layout:
+    """`lanes`: elements of the output type in a vector register."""
+    loops = view.workload.loops
+    levels: list[tuple[str, tuple[int, ...]]] = []
+    orders: dict[str, tuple[int, ...]] = {}
+    for level in LEVELS:
+        tree = declarations.knob_tree.get(level, {})
+        if not isinstance(tree, dict):
+            raise TemplateError(f"knobs: '{level}' must be a dictionary of loop roles, not {tree}")
+        sizes = tuple(_size(level, loop, tree, knobs) for loop in loops)
+        if any(sizes):
+            levels.append((level, sizes))
+        order = _interchange(tree.get(_ORDER), loops, knobs)
+        if order and any(sizes):
+            orders[level] = order
+    options = _options(declarations, knobs)
+    tiling = Tiling(
+        tuple(levels),
+        tuple(sorted([(name, str(value)) for name, value in options.items()]
+              + [(f"{level}.order", ",".join(map(str, order))) for level, order in orders.items()])),
+    )
+    companions = {
+        index: config
+        for index, op in enumerate(view.compute_ops)
+        if index != view.root and (config := _companion_config(op, tiling, loops, lanes))
+    }
+    return Layout(tiling, _config_text(tiling.levels, orders), companions, _dictionary(options))
+
+
+def _size(level: str, loop: Loop, tree: Mapping[str, object], knobs: Mapping[str, KnobValue]) -> int:
+    if loop.role not in tree:
+        return 1 if _UNIT_LEVELS.get(level) == loop.kind else 0
+    return min(_value(tree[loop.role], knobs), loop.size)
+
+
+def _value(leaf: object, knobs: Mapping[str, KnobValue]) -> int:
+    if isinstance(leaf, list):
+        return prod(_value(factor, knobs) for factor in leaf)
+    if isinstance(leaf, KnobLeaf):
+        return int(knobs[leaf.name])
+    if isinstance(leaf, int):
+        return leaf
+    raise TemplateError(f"knobs: a tile size must be a knob, a number or a list of them, not {leaf}")
+
+
+def _interchange(
+    leaf: object, loops: Sequence[Loop], knobs: Mapping[str, KnobValue]
+) -> tuple[int, ...] | None:
+    """The loop order of a level as a permutation, or None if it is the op's own."""
+    if leaf is None:
+        return None
+    if not isinstance(leaf, KnobLeaf):
+        raise TemplateError(f"knobs: 'order' must be a choice among lists of roles, not {leaf}")
+    roles = leaf.option_values[leaf.options.index(str(knobs[leaf.name]))]
+    assert isinstance(roles, list)
+    positions = {loop.role: index for index, loop in enumerate(loops)}
+    wanted = [positions[role] for role in roles if role in positions]
+    order = list(range(len(loops)))
+    for place, loop in zip(sorted(wanted), wanted, strict=True):
+        order[place] = loop
+    return None if order == list(range(len(loops))) else tuple(order)
+
+
+def _options(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
+    tree = declarations.knob_tree.get(_OPTIONS, {})
+    assert isinstance(tree, dict)
+    return {name: knobs[leaf.name] if isinstance(leaf, KnobLeaf) else leaf for name, leaf in tree.items()}
+
+
+def _companion_config(op: ComputeOp, tiling: Tiling, loops: Sequence[Loop], lanes: int) -> str:
+    """Tile sizes that let this op be fused into the root op's tiles and be vectorized."""
+    levels = tiling.by_level
+    zeros = (0,) * len(loops)
+    common = levels.get("vector_common_parallel", zeros)
+    reduced = levels.get("vector_reduction", zeros)
+    inner = levels.get("vector_inner_parallel", zeros)
+    own: dict[str, list[int]] = {level: [0] * len(op.kinds) for level in LEVELS[3:]}
+    for index, (kind, root_loop) in enumerate(zip(op.kinds, op.root_loops, strict=True)):
+        root_kind = loops[root_loop].kind if root_loop is not None else None
+        if kind == "reduction":
+            size = reduced[root_loop] if root_loop is not None and root_kind == "reduction" else 0
+            own["vector_reduction"][index] = size or 1
+        elif root_loop is not None and root_kind == "parallel":
+            own["vector_common_parallel"][index] = common[root_loop]
+        else:
+            # Parallel here, but not in the root op, e.g. the last op of a softmax.
+            size = inner[root_loop] if root_loop is not None else 0
+            innermost = index == len(op.kinds) - 1
+            own["vector_inner_parallel"][index] = size or (lanes if innermost else 1)
+    return _config_text([(level, tuple(sizes)) for level, sizes in own.items() if any(sizes)], {})
+
+
+def _config_text(
+    levels: Sequence[tuple[str, tuple[int, ...]]], orders: Mapping[str, tuple[int, ...]]
+) -> str:
+    if not levels:
+        return ""
+    parts = []
+    for level, sizes in levels:
+        text = f"[{', '.join(map(str, sizes))}]"
+        if level in orders:
+            text = f"{{sizes = {text}, interchange = [{', '.join(map(str, orders[level]))}]}}"
+        parts.append(f"{level} = {text}")
+    return f"#iree_cpu.lowering_config<{', '.join(parts)}>"
+
+
+def _dictionary(options: Mapping[str, KnobValue]) -> str:
+    """Options that are `false` are left out: IREE looks at the presence of some, not at their value."""
+    entries = [name if value == "true" else f"{name} = {value}" for name, value in options.items() if value != "false"]
+    return f"{{{', '.join(entries)}}}" if entries else ""

@@ -1,0 +1,175 @@
+"""The space of a task: all templates that apply to it, with what their constraints allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from mlsearch.candidate import Candidate, KnobValue
+from mlsearch.errors import KnobError
+from mlsearch.ir.dispatch import DispatchView
+from mlsearch.ir.library import EntryText
+from mlsearch.space.layout import lay_out
+from mlsearch.space.template import Template
+from mlsearch.space.template_space import TemplateSpace
+from mlsearch.target import Target
+from mlsearch.workload import Tiling, Workload, element_bytes
+
+TEMPLATE_PARAMETER = "template"
+_TRIES_PER_NEIGHBOUR = 20
+
+
+class Space:
+    """What a proposer draws from. All candidates that it gives out are valid."""
+
+    def __init__(self, parts: Sequence[TemplateSpace], view: DispatchView, lanes: int) -> None:
+        """Parts without a valid assignment are left out."""
+        self.parts = {part.template.id: part for part in parts if len(part)}
+        self.view = view
+        self.lanes = lanes
+        self._parameter_names = _parameter_names(list(self.parts.values()))
+
+    @property
+    def size(self) -> int:
+        """Number of valid candidates (an estimate for huge spaces)."""
+        return sum(part.size for part in self.parts.values())
+
+    @property
+    def distributions(self) -> Mapping[str, tuple[KnobValue, ...]]:
+        """Study parameter to its choices. Knobs with one value left are no parameters."""
+        choices: dict[str, tuple[KnobValue, ...]] = {}
+        if len(self.parts) > 1:
+            choices[TEMPLATE_PARAMETER] = tuple(self.parts)
+        for part in self.parts.values():
+            for knob in part.knobs:
+                if len(knob.values) > 1:
+                    choices[self._parameter_names[part.template.id, knob.name]] = knob.values
+        return choices
+
+    def params(self, candidate: Candidate) -> dict[str, KnobValue]:
+        """The study's parameters for a candidate of this space."""
+        part = self.parts[candidate.template]
+        params: dict[str, KnobValue] = {}
+        if len(self.parts) > 1:
+            params[TEMPLATE_PARAMETER] = candidate.template
+        knobs = candidate.knobs
+        for knob in part.knobs:
+            if len(knob.values) > 1:
+                params[self._parameter_names[candidate.template, knob.name]] = knobs[knob.name]
+        return params
+
+    def repair(self, params: Mapping[str, KnobValue]) -> Candidate | None:
+        """The candidate that the parameters describe; None if a constraint forbids it or one is missing."""
+        template_id = str(params.get(TEMPLATE_PARAMETER, next(iter(self.parts), "")))
+        part = self.parts.get(template_id)
+        if part is None:
+            return None
+        knobs: dict[str, KnobValue] = {}
+        for knob in part.knobs:
+            value = params.get(self._parameter_names[template_id, knob.name])
+            value = knob.values[0] if len(knob.values) == 1 else value
+            if value is None or value not in knob.values:
+                return None
+            knobs[knob.name] = value
+        return None if part.violations(knobs) else part.template.candidate(knobs)
+
+    def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
+        """Distinct candidates, each template as likely as any other, uniform within a template; fewer than
+        `count` if the space is smaller."""
+        parts = list(self.parts.values())
+        if not parts:
+            return []
+        shares = rng.multinomial(count, [1 / len(parts)] * len(parts))
+        return [
+            part.row(int(index))
+            for part, share in zip(parts, shares, strict=True)
+            for index in rng.choice(len(part), min(int(share), len(part)), replace=False)
+        ]
+
+    def neighbours(self, candidate: Candidate, rng: np.random.Generator, count: int) -> list[Candidate]:
+        """Distinct valid candidates with one or two knobs changed by a step."""
+        part = self.parts[candidate.template]
+        free = [knob for knob in part.knobs if len(knob.values) > 1]
+        found: dict[str, Candidate] = {}
+        for _ in range(count * _TRIES_PER_NEIGHBOUR if free else 0):
+            knobs = candidate.knobs
+            for index in rng.choice(len(free), min(len(free), int(rng.integers(1, 3))), replace=False):
+                near = free[index].near(knobs[free[index].name])
+                knobs[free[index].name] = near[int(rng.integers(len(near)))]
+            if not part.violations(knobs):
+                neighbour = part.template.candidate(knobs)
+                found.setdefault(neighbour.key, neighbour)
+            if len(found) == count:
+                break
+        return list(found.values())
+
+    def priors(self) -> list[Candidate]:
+        """To be tried first: what the templates suggest, in turns."""
+        queues = [part.priors() for part in self.parts.values()]
+        longest = max((len(queue) for queue in queues), default=0)
+        return [queue[i] for i in range(longest) for queue in queues if i < len(queue)]
+
+    def __iter__(self) -> Iterator[Candidate]:
+        for part in self.parts.values():
+            yield from part
+
+    def violations(self, candidate: Candidate) -> tuple[str, ...]:
+        """Constraints that a candidate of one of the templates breaks. Raises KnobError."""
+        if candidate.template not in self.parts:
+            raise KnobError(f"no template '{candidate.template}' here; known: {', '.join(self.parts)}")
+        return self.parts[candidate.template].violations(candidate.knobs)
+
+    def tiling(self, candidate: Candidate) -> Tiling:
+        part = self.parts[candidate.template]
+        return lay_out(part.template.declarations, self.view, candidate.knobs, self.lanes).tiling
+
+    def entry(self, name: str, candidate: Candidate) -> EntryText:
+        """The library entry `name` for a candidate."""
+        return self.parts[candidate.template].template.entry(name, self.view, candidate.knobs, self.lanes)
+
+
+def build_space(view: DispatchView, templates: Sequence[Template], target: Target) -> Space:
+    """The space of a dispatch out of the templates that apply to it."""
+    applying = [template for template in templates if template.applies_to(view)]
+    specific = [template for template in applying if not template.declarations.is_fallback]
+    facts = dims_and_facts(view.workload, target)
+    parts = [TemplateSpace(template, facts) for template in (specific or applying)]
+    return Space(parts, view, facts["lanes"])
+
+
+def dims_and_facts(workload: Workload, target: Target) -> dict[str, int]:
+    """What a template's constraints may ask for by name: loop sizes by role, and facts of the target.
+
+    `lanes`, `registers`: elements of the output type in a vector register, and how many of those there are;
+    `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`; `threads`.
+    """
+    outputs = [operand for operand in workload.operands if operand.is_output]
+    inputs = [operand for operand in workload.operands if not operand.is_output] or outputs
+    output_bytes = max((element_bytes(operand.element_type) for operand in outputs), default=4)
+    hardware = target.hardware
+    return {
+        **workload.dims,
+        "lanes": max(1, hardware.vector_bytes // output_bytes),
+        "registers": hardware.vector_registers,
+        "element_bytes": output_bytes,
+        "input_bytes": max(element_bytes(operand.element_type) for operand in inputs),
+        "l1_bytes": hardware.l1_bytes,
+        "l2_bytes": hardware.l2_bytes,
+        "threads": target.threads,
+    }
+
+
+def _parameter_names(parts: Sequence[TemplateSpace]) -> dict[tuple[str, str], str]:
+    """Plain knob names, unless two templates mean different domains by one name."""
+    domains: dict[str, set[tuple[KnobValue, ...]]] = {}
+    for part in parts:
+        for knob in part.knobs:
+            domains.setdefault(knob.name, set()).add(knob.values)
+    names = {}
+    for part in parts:
+        stem = part.template.id.rpartition("/")[2]
+        for knob in part.knobs:
+            clash = len(domains[knob.name]) > 1
+            names[part.template.id, knob.name] = f"{stem}.{knob.name}" if clash else knob.name
+    return names

@@ -1,0 +1,144 @@
+"""A template file: what it declares, whether it applies to a dispatch, what an assignment turns it into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from mlsearch.candidate import Candidate, KnobValue, digest
+from mlsearch.errors import TemplateError
+from mlsearch.ir import template as ir_template
+from mlsearch.ir.dispatch import DispatchView
+from mlsearch.ir.library import EntryText, entry_text
+from mlsearch.ir.template import Declarations, KnobLeaf
+from mlsearch.space.knobs import Knob
+from mlsearch.space.layout import lay_out
+
+
+@dataclass(frozen=True)
+class Template:
+    id: str
+    """Path below the template folder without its ending, e.g. `cpu/contraction_double_tiling`."""
+    path: Path
+    text: str
+    declarations: Declarations
+
+    @staticmethod
+    def load(path: Path, folder: Path) -> Template:
+        """Raises TemplateError for a file that breaks the rules of the format."""
+        identifier = path.relative_to(folder).with_suffix("").as_posix()
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TemplateError(f"template {path} can't be read: {error}") from None
+        template = Template(identifier, path, text, ir_template.read_declarations(text, str(path)))
+        _check(template)
+        return template
+
+    @cached_property
+    def digest(self) -> str:
+        return digest(self.text)
+
+    @cached_property
+    def leaves(self) -> dict[str, KnobLeaf]:
+        """Each knob as it stands in the knob dictionary, by name."""
+        found: dict[str, KnobLeaf] = {}
+
+        def visit(node: object) -> None:
+            if isinstance(node, KnobLeaf):
+                found.setdefault(node.name, node)
+            elif isinstance(node, dict):
+                for child in node.values():
+                    visit(child)
+            elif isinstance(node, list):
+                for child in node:
+                    visit(child)
+
+        visit(self.declarations.knob_tree)
+        return found
+
+    @cached_property
+    def knobs(self) -> tuple[Knob, ...]:
+        """All knobs with their whole domains, in the order of the file."""
+        declared = self.declarations
+        return tuple(
+            Knob(name, leaf.options or declared.domains[name], self.default_of(name), bool(leaf.options))
+            for name, leaf in self.leaves.items()
+        )
+
+    def default_of(self, name: str) -> KnobValue:
+        return self.normalized({name: self.declarations.defaults[name]})[name]
+
+    def normalized(self, assignment: dict[str, object]) -> dict[str, KnobValue]:
+        """Values as the knobs have them: the printed attribute where a file shows one of a choice's options."""
+        return {name: _knob_value(self.leaves[name], value) for name, value in assignment.items()}
+
+    def applies_to(self, view: DispatchView) -> bool:
+        return ir_template.touches(self.text, view.function)
+
+    def entry(self, name: str, view: DispatchView, knobs: dict[str, KnobValue], lanes: int) -> EntryText:
+        """The library entry `name` that applies this template with these knob values to this dispatch."""
+        layout = lay_out(self.declarations, view, knobs, lanes)
+        pipeline = self.declarations.pipeline
+        options = f", {layout.options}" if layout.options else ""
+        translation = f"#iree_codegen.translation_info<pipeline = {pipeline}{options}>"
+        if self.declarations.is_strategy:
+            strategy = ir_template.strategy_name(name)
+            translation = (
+                "#iree_codegen.translation_info<pipeline = "
+                f"#iree_codegen.transform_dialect_codegen codegen_spec = {strategy}>"
+            )
+        bound = {"lowering_config": layout.root_config, "translation_info": translation}
+        schedule = ir_template.bind_schedule(self.text, name, bound, knobs)
+        companions = {} if self.declarations.is_strategy else layout.companion_configs
+        return entry_text(name, view, schedule, companions, self.declarations.is_strategy)
+
+    def candidate(self, knobs: dict[str, KnobValue]) -> Candidate:
+        return Candidate.of(self.id, self.digest, knobs)
+
+
+def _knob_value(leaf: KnobLeaf, value: object) -> KnobValue:
+    if not leaf.options:
+        return int(value)  # type: ignore[call-overload, no-any-return]
+    if value in leaf.option_values:
+        return leaf.options[leaf.option_values.index(value)]
+    return str(value)
+
+
+def _check(template: Template) -> None:
+    declared = template.declarations
+    for name, leaf in template.leaves.items():
+        if not leaf.options and not declared.domains.get(name):
+            raise TemplateError(f"template {template.path}: knob '{name}' has no domain in mlsearch.domains")
+        if name not in declared.defaults:
+            raise TemplateError(f"template {template.path}: knob '{name}' has no default in mlsearch.defaults")
+    for place, names in (
+        ("mlsearch.domains", declared.domains.keys()),
+        ("mlsearch.defaults", declared.defaults.keys()),
+        *(("mlsearch.priors", prior.keys()) for prior in declared.priors),
+    ):
+        unknown = sorted(set(names) - set(template.leaves))
+        if unknown:
+            raise TemplateError(f"template {template.path}: {place} names unknown knobs: {', '.join(unknown)}")
+    for knob in template.knobs:
+        knob.number(knob.default)
+
+
+def load_templates(folder: Path, backend: str) -> list[Template]:
+    """The templates below `folder/<backend>`, or below `folder` if it has no such folder; sorted by id.
+
+    Raises TemplateError if there are none.
+    """
+    start = folder / backend if (folder / backend).is_dir() else folder
+    files = sorted(start.rglob("*.mlir"))
+    if not files:
+        raise TemplateError(f"no templates (*.mlir) below {folder}")
+    return [Template.load(path, folder) for path in files]
+
+
+def built_in_folder() -> Path:
+    """The templates that come with the package: inside it when installed, beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "transforms"
+    return installed if installed.is_dir() else package.parent / "transforms"

@@ -1,0 +1,129 @@
+"""All valid assignments of one template on one workload.
+
+The domains are joined knob by knob, and each constraint is applied as soon as all its knobs are there, so that the
+product of all domains is never built. What is kept is a table of value numbers, a row for each assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlsearch.candidate import Candidate, KnobValue
+from mlsearch.space.constraints import evaluate, knobs_of, message
+from mlsearch.space.knobs import Knob
+from mlsearch.space.template import Template
+
+MOST_ROWS = 2_000_000
+"""Larger tables are thinned at random: the search then draws from a uniform sample of the space."""
+
+
+class TemplateSpace:
+    def __init__(self, template: Template, dims: Mapping[str, int]) -> None:
+        """`dims`: value of each dim that the template names (loop sizes by role, facts of the target)."""
+        self.template = template
+        self.dims = {name: dims.get(name, 1) for name in template.declarations.dims}
+        self.knobs = tuple(self._narrowed(knob) for knob in template.knobs)
+        self._names = [knob.name for knob in self.knobs]
+
+    def _narrowed(self, knob: Knob) -> Knob:
+        """The knob with the values that constraints on it alone allow on this workload."""
+        numbers = np.array(knob.numbers)
+        allowed = np.ones(len(numbers), dtype=bool)
+        for assertion in self.template.declarations.assertions:
+            if knobs_of(assertion.condition) == {knob.name}:
+                allowed &= np.broadcast_to(
+                    np.asarray(evaluate(assertion.condition, {knob.name: numbers}, self.dims)), allowed.shape
+                )
+        values = tuple(value for value, ok in zip(knob.values, allowed, strict=True) if ok)
+        return Knob(knob.name, values, knob.default, knob.is_choice)
+
+    @cached_property
+    def _table(self) -> tuple[NDArray[np.int16], float]:
+        """(rows of indices into the knobs' values, how many assignments a row stands for)."""
+        pending = [
+            (knobs_of(assertion.condition), assertion.condition)
+            for assertion in self.template.declarations.assertions
+        ]
+        whole = {knob.name: knob for knob in self.template.knobs}
+        full = {
+            knob.name: np.array([whole[knob.name].number(value) for value in knob.values])
+            for knob in self.knobs
+        }
+        rows = np.zeros((1, 0), dtype=np.int16)
+        weight = 1.0
+        rng = np.random.default_rng(0)  # the sample of a huge space is part of the space: always the same
+        for position, knob in enumerate(self.knobs):
+            count = len(knob.values)
+            rows = np.hstack(
+                [np.repeat(rows, count, axis=0), np.tile(np.arange(count, dtype=np.int16), len(rows))[:, None]]
+            )
+            bound = set(self._names[: position + 1])
+            ready = [condition for names, condition in pending if names <= bound]
+            pending = [(names, condition) for names, condition in pending if not names <= bound]
+            values = {name: full[name][rows[:, i]] for i, name in enumerate(self._names[: position + 1])}
+            keep = np.ones(len(rows), dtype=bool)
+            for condition in ready:
+                keep &= np.broadcast_to(np.asarray(evaluate(condition, values, self.dims)), keep.shape)
+            rows = rows[keep]
+            if len(rows) > MOST_ROWS:
+                weight *= len(rows) / MOST_ROWS
+                rows = rows[np.sort(rng.choice(len(rows), MOST_ROWS, replace=False))]
+        return rows, weight
+
+    @property
+    def size(self) -> int:
+        """Number of valid assignments; an estimate if the table was thinned."""
+        rows, weight = self._table
+        return round(len(rows) * weight)
+
+    @property
+    def total(self) -> int:
+        """Number of assignments, valid or not, in the template's whole domains."""
+        return prod(len(knob.values) for knob in self.template.knobs)
+
+    def row(self, index: int) -> Candidate:
+        numbers = self._table[0][index]
+        return self.template.candidate(
+            {knob.name: knob.values[int(i)] for knob, i in zip(self.knobs, numbers, strict=True)}
+        )
+
+    def __len__(self) -> int:
+        """Rows in the table."""
+        return len(self._table[0])
+
+    def __iter__(self) -> Iterator[Candidate]:
+        for index in range(len(self)):
+            yield self.row(index)
+
+    def violations(self, knobs: Mapping[str, KnobValue]) -> tuple[str, ...]:
+        """The constraints that an assignment breaks, in their own words. Raises KnobError for values outside of
+        the domains."""
+        numbers = {knob.name: knob.number(knobs[knob.name]) for knob in self.template.knobs}
+        return tuple(
+            message(assertion, numbers, self.dims)
+            for assertion in self.template.declarations.assertions
+            if not bool(np.all(evaluate(assertion.condition, numbers, self.dims)))
+        )
+
+    def priors(self) -> list[Candidate]:
+        """The template's own first suggestions, as far as they are valid here, then its default."""
+        found = []
+        for prior in (*self.template.declarations.priors, {}):
+            knobs = {knob.name: knob.default for knob in self.template.knobs}
+            knobs |= self.template.normalized(prior)
+            # A tile size beyond the loop is meant as the largest that fits.
+            for knob in self.knobs:
+                if knob.values and not knob.is_choice and knobs[knob.name] not in knob.values:
+                    smaller = [v for v in knob.values if int(v) <= int(knobs[knob.name])]
+                    knobs[knob.name] = max(smaller or knob.values[:1], key=int)
+            if all(knobs[knob.name] in knob.values for knob in self.knobs) and not self.violations(knobs):
+                candidate = self.template.candidate(knobs)
+                if candidate not in found:
+                    found.append(candidate)
+        return found
+

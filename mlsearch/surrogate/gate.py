@@ -1,0 +1,182 @@
+"""The gate between proposer and builder: many candidates in, the promising ones out, once the model can
+tell."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+
+import numpy as np
+
+from mlsearch.candidate import Candidate, Choice, Record
+from mlsearch.surrogate.base import Observation, Prediction, Surrogate, Vector
+from mlsearch.surrogate.features import FeatureExtractor
+from mlsearch.workload import Tiling
+
+
+@dataclass(frozen=True)
+class GatePolicy:
+    """When the model is trusted, and how far."""
+
+    epsilon: float = 0.1
+    """Share of the choices that bypass the model; at least one of four or more."""
+    optimism: float = 0.5
+    """Candidates are ranked by score - optimism * std: what may be fast is tried before what surely is
+    slower."""
+    min_distance: int = 2
+    """Two choices of a batch from the same template differ in at least so many knobs, as long as there are
+    such."""
+    window: int = 32
+    """The last so many measured candidates decide whether the model is trusted."""
+    min_judged: int = 12
+    """Fewer than this say nothing."""
+    trust_above: float = 0.3
+    """Rank correlation from which the model is trusted, if there is less than a 1 in 40 chance that it is
+    luck."""
+    distrust_below: float = 0.1
+    """Lower than `trust_above`, since among candidates that are all promising, ranks are harder to tell."""
+
+
+class Gate:
+    """Chooses from a pool by a surrogate that judges itself on predictions made before the measurement.
+
+    Until its rank skill is shown, and again once it is lost, the choice is the proposer's own: the head of
+    the pool. Nothing is ever blacklisted; a candidate passed over may be proposed again and chosen then.
+    """
+
+    def __init__(
+        self,
+        describe: Callable[[Candidate], Tiling | None],
+        extractor: FeatureExtractor,
+        model: Surrogate,
+        *,
+        seed: int,
+        policy: GatePolicy | None = None,
+    ) -> None:
+        """`describe` gives None for a candidate without tiles (the untuned one): the model then learns
+        nothing from it and can't choose it, only the bypass can."""
+        self._describe = describe
+        self._extractor = extractor
+        self._model = model
+        self._policy = policy or GatePolicy()
+        self._rng = np.random.default_rng(seed)
+        self._learned: list[tuple[Tiling, Observation]] = []
+        self._judged: deque[tuple[float, float]] = deque(maxlen=self._policy.window)
+        self._is_active = False
+        self.pruned_count = 0
+        """Candidates passed over so far by the model's choice."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the model decides."""
+        return self._is_active
+
+    @property
+    def rank_skill(self) -> float:
+        """Spearman correlation of predicted and measured times over the last measured candidates; 0 if too
+        few."""
+        if len(self._judged) < self._policy.min_judged:
+            return 0.0
+        predicted, measured = np.array(self._judged).T
+        return _spearman(predicted, measured)
+
+    def observe(self, record: Record) -> None:
+        """Take in how a trial ended, for the next `refit` and for judging the model."""
+        observation = Observation.of(record)
+        tiling = self._describe(record.candidate)
+        if observation is None or tiling is None:
+            return
+        self._learned.append((tiling, observation))
+        if record.predicted is None or observation.time_us is None:
+            return
+        self._judged.append((record.predicted, log(observation.time_us)))
+        self._is_active = self.rank_skill >= self._needed_skill()
+
+    def refit(self) -> None:
+        """Fit the model to all observations so far: once per batch."""
+        tilings = [tiling for tiling, _ in self._learned]
+        self._model.fit(self._extractor.matrix(tilings), [observation for _, observation in self._learned])
+
+    def choose(self, pool: Sequence[Candidate], count: int) -> list[Choice]:
+        """At most `count` of the pool. The predictions are made even while the model isn't trusted."""
+        described = [(i, tiling) for i, c in enumerate(pool) if (tiling := self._describe(c)) is not None]
+        if not described or not self._model.is_fitted:
+            return [Choice(candidate, None) for candidate in pool[:count]]
+        positions = [i for i, _ in described]
+        prediction = self._model.predict(self._extractor.matrix([tiling for _, tiling in described]))
+        picked = list(range(min(count, len(pool))))
+        if self._is_active and len(pool) > count:
+            picked = self._pick(pool, positions, prediction, count)
+            self.pruned_count += len(pool) - len(picked)
+        scores = dict(zip(positions, prediction.score.tolist(), strict=True))
+        return [Choice(pool[i], scores.get(i)) for i in picked]
+
+    def _pick(
+        self, pool: Sequence[Candidate], positions: Sequence[int], prediction: Prediction, count: int
+    ) -> list[int]:
+        merit = self._merit(prediction)
+        ranked = [positions[i] for i in np.argsort(merit, kind="stable")]
+        by_model = self._spread(pool, ranked, count - self._bypassing(count))
+        taken = set(by_model)
+        rest = [i for i in range(len(pool)) if i not in taken]
+        return by_model + rest[: count - len(by_model)]
+
+    def _merit(self, prediction: Prediction) -> Vector:
+        """Log of the time to expect per usable result, if things go well: lower is better."""
+        works = 1 - np.minimum(prediction.p_fail, 0.99)
+        merit: Vector = prediction.score - self._policy.optimism * prediction.std - np.log(works)
+        return merit
+
+    def _spread(self, pool: Sequence[Candidate], ranked: Sequence[int], count: int) -> list[int]:
+        """The best `count`, near twins of better ones last: what one of them teaches, the other hardly adds
+        to."""
+        picked: list[int] = []
+        twins: list[int] = []
+        for i in ranked:
+            if len(picked) == count:
+                break
+            near = any(_distance(pool[i], pool[j]) < self._policy.min_distance for j in picked)
+            (twins if near else picked).append(i)
+        return picked + twins[: count - len(picked)]
+
+    def _bypassing(self, count: int) -> int:
+        epsilon = self._policy.epsilon
+        if epsilon <= 0:
+            return 0
+        if count >= 4:
+            return max(1, round(epsilon * count))
+        return int((self._rng.random(count) < epsilon).sum())
+
+    def _needed_skill(self) -> float:
+        policy = self._policy
+        if self._is_active:
+            return policy.distrust_below
+        # Two standard deviations of the rank correlation of n independent pairs.
+        luck = 2 / sqrt(max(1, len(self._judged) - 1))
+        return max(policy.trust_above, luck)
+
+
+def _distance(a: Candidate, b: Candidate) -> float:
+    """Knobs in which they differ; infinite between templates."""
+    if a.template != b.template:
+        return float("inf")
+    ours, theirs = a.knobs, b.knobs
+    return sum(ours.get(knob) != theirs.get(knob) for knob in ours.keys() | theirs.keys())
+
+
+def _spearman(a: Vector, b: Vector) -> float:
+    """Rank correlation, -1 to 1; 0 if one of them is constant."""
+    ranks_a, ranks_b = _ranks(a), _ranks(b)
+    if ranks_a.std() == 0 or ranks_b.std() == 0:
+        return 0.0
+    return float(np.corrcoef(ranks_a, ranks_b)[0, 1])
+
+
+def _ranks(values: Vector) -> Vector:
+    """Ranks from 0; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: Vector = (last - (counts + 1) / 2)[inverse]
+    return ranks

@@ -1,0 +1,102 @@
+"""Boosted trees on log time: the surrogate that works from a dozen measurements on.
+
+Chosen on 500 measured schedules of two matmuls on an AVX-512 core, from 20 to 160 of them for training:
+regression on log time with randomized thresholds ranks the rest better (Spearman 0.62 / 0.76 at 20, 0.93 /
+0.94 at 160) than lambdarank (0.59 / 0.71, 0.91 / 0.93), rank_xendcg (worse still) or exact thresholds (0.50 /
+0.69, 0.90 / 0.95), and unlike a ranker's its scores mean the same from one fit to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import lightgbm
+import numpy as np
+
+from mlsearch.surrogate.base import Matrix, Observation, Prediction, Surrogate, Vector
+
+MIN_TIMED = 8
+"""Observations with a time that a first fit needs."""
+
+_SLOW_ENOUGH = math.log(16.0)
+"""Times beyond 16x the best are all the same to us, and would otherwise take up most of the trees."""
+
+_TREES: dict[str, Any] = {
+    "extra_trees": True,
+    "num_leaves": 8,
+    "learning_rate": 0.1,
+    "feature_fraction": 0.5,
+    # Dozens of rows, not the tens of thousands that the defaults are for.
+    "min_data_in_leaf": 3,
+    "min_data_in_bin": 1,
+    "feature_pre_filter": False,
+    # The other cores measure.
+    "num_threads": 1,
+    "deterministic": True,
+    "force_row_wise": True,
+    "verbosity": -1,
+}
+_ROUNDS = 60
+
+
+class TreeSurrogate(Surrogate):
+    """An ensemble of boosted trees, each on another Bayesian bootstrap of the data; their spread is the
+    `std`.
+
+    Infeasible candidates teach a classifier, bounds count as times. A fit takes about 0.1 s at 200
+    observations.
+    """
+
+    def __init__(self, seed: int, members: int = 6) -> None:
+        self._seed = seed
+        self._members = members
+        self._regressors: list[lightgbm.Booster] = []
+        self._classifier: lightgbm.Booster | None = None
+
+    @property
+    def is_fitted(self) -> bool:
+        return bool(self._regressors)
+
+    def fit(self, features: Matrix, observations: Sequence[Observation]) -> None:
+        assert len(features) == len(observations), "one row per observation"
+        times = np.array([observation.time_us or math.nan for observation in observations])
+        timed = np.isfinite(times)
+        self._regressors, self._classifier = [], None
+        if timed.sum() < MIN_TIMED:
+            return
+        logs = np.log(times[timed])
+        labels = np.minimum(logs, logs.min() + _SLOW_ENOUGH)
+        self._regressors = self._train(features[timed], labels, "regression", self._members)
+        if not timed.all():
+            self._classifier = self._train(features, (~timed).astype(np.float64), "binary", 1)[0]
+
+    def predict(self, features: Matrix) -> Prediction:
+        assert self.is_fitted, "predict before fit"
+        if not len(features):
+            return Prediction(np.empty(0), np.empty(0), np.empty(0))
+        scores = np.stack([_predicted(member, features) for member in self._regressors])
+        p_fail = np.zeros(len(features))
+        if self._classifier is not None:
+            p_fail = _predicted(self._classifier, features)
+        return Prediction(scores.mean(axis=0), scores.std(axis=0), p_fail)
+
+    def _train(
+        self, features: Matrix, labels: Vector, objective: str, members: int
+    ) -> list[lightgbm.Booster]:
+        rng = np.random.default_rng(self._seed)
+        settings = {**_TREES, "objective": objective}
+        # Binning is half of the cost of so small a fit; the members share it and differ in the rows' weights.
+        data = lightgbm.Dataset(features, labels, params=settings, free_raw_data=False)
+        boosters = []
+        for member in range(members):
+            data.set_weight(rng.exponential(size=len(labels)) if members > 1 else np.ones(len(labels)))
+            # LightGBM takes seeds of 31 bits.
+            seed = (self._seed * members + member) % 2**31
+            boosters.append(lightgbm.train({**settings, "seed": seed}, data, _ROUNDS))
+        return boosters
+
+
+def _predicted(booster: lightgbm.Booster, features: Matrix) -> Vector:
+    return np.asarray(booster.predict(features, num_threads=1), dtype=np.float64)

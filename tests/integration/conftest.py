@@ -1,0 +1,60 @@
+"""Real builds for tests that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlsearch import toolchain
+from mlsearch.candidate import Signature, TensorSpec
+from mlsearch.target import resolve
+
+# Before the contract suites are imported, so that their failures show values.
+pytest.register_assert_rewrite("mlsearch.testing")
+from mlsearch.testing.runner_contract import ContractArtifacts  # noqa: E402
+
+ARTIFACTS = Path(__file__).parent / "artifacts"
+
+
+@pytest.fixture(scope="session")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Compiles MLIR for this machine's CPU, untuned; gives the path of the artifact."""
+    folder = tmp_path_factory.mktemp("artifacts")
+    flags = resolve("llvm-cpu", 1).compile_flags
+
+    def compile_file(module: Path) -> Path:
+        artifact = folder / f"{module.stem}.vmfb"
+        done = toolchain.run(toolchain.compile_argv(module, artifact, flags))
+        assert done.returncode == 0, done.stderr[:2000]
+        return artifact
+
+    return compile_file
+
+
+@pytest.fixture(scope="session")
+def matmul_signature() -> Signature:
+    """Of all functions in `artifacts/`: a 24x137 by 137x40 f32 matmul into a buffer of the caller's."""
+    return Signature(
+        function="task",
+        inputs=(TensorSpec((24, 137), "f32"), TensorSpec((137, 40), "f32")),
+        outputs=(TensorSpec((24, 40), "f32"),),
+        out_buffers=(0,),
+        reduction_length=137,
+    )
+
+
+@pytest.fixture(scope="session")
+def matmul_artifacts(build: Callable[[Path], Path], matmul_signature: Signature) -> ContractArtifacts:
+    """The matmul, untuned, and what can go wrong with it."""
+    return ContractArtifacts(
+        signature=matmul_signature,
+        baseline=build(ARTIFACTS / "matmul.mlir"),
+        reassociated=build(ARTIFACTS / "matmul_reassociated.mlir"),
+        short_reduction=build(ARTIFACTS / "matmul_short_reduction.mlir"),
+        half_written=build(ARTIFACTS / "matmul_half_written.mlir"),
+        crashing=build(ARTIFACTS / "matmul_crashing.mlir"),
+        hanging=build(ARTIFACTS / "matmul_hanging.mlir"),
+        slow=build(ARTIFACTS / "matmul_slow.mlir"),
+    )
