@@ -17,6 +17,8 @@ from typing import Literal
 KnobValue = int | str
 """A knob's value: an integer, or for a choice among attributes the printed attribute."""
 
+CacheState = Literal["warm", "cold"]
+
 UNTUNED = "untuned"
 """The template id of the candidate that leaves everything to IREE: trial 0 of every study."""
 
@@ -159,7 +161,7 @@ class TimingPlan:
 
     seed: int
     threads: int
-    cache: Literal["warm", "cold"] = "warm"
+    cache: CacheState = "warm"
     """`cold` flushes the last-level cache before each sample."""
     warmup: int = 2
     min_samples: int = 5
@@ -273,15 +275,7 @@ class Pruned:
 
 
 TrialOutcome = (
-    Rejected
-    | Pruned
-    | BuildFailed
-    | BuildTimeout
-    | NotApplied
-    | RunFailed
-    | RunTimeout
-    | WrongResult
-    | Measured
+    Rejected | Pruned | BuildFailed | BuildTimeout | NotApplied | RunFailed | RunTimeout | WrongResult | Measured
 )
 
 OUTCOMES: tuple[str, ...] = (

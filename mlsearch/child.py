@@ -50,8 +50,13 @@ class Child:
 
     def request(self, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """The child's answer. Raises ChildTimeout or ChildDied; after either, the next request starts afresh."""
-        self.send(message)
-        return self.receive(timeout_s)
+        try:
+            self.send(message)
+            return self.receive(timeout_s)
+        except BaseException:
+            # E.g. Ctrl-C: the answer to come must not be taken for that of the next request.
+            self.kill()
+            raise
 
     def send(self, message: dict[str, Any]) -> None:
         """Write a request; `receive` waits for its answer."""

@@ -47,9 +47,7 @@ class Target:
     @property
     def fingerprint(self) -> str:
         """Equal fingerprints: times are comparable, and a tuned spec carries over."""
-        return digest(
-            [self.backend, asdict(self.hardware), self.compile_flags, self.threads, compiler_version()]
-        )
+        return digest([self.backend, asdict(self.hardware), self.compile_flags, self.threads, compiler_version()])
 
 
 def compiler_version() -> str:

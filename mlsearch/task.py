@@ -100,11 +100,7 @@ def _task(
     if site.workload_operands or any("?" in text for text in (*site.operand_types, *site.result_types)):
         view = "it has dynamic dims"
     elif signature is None:
-        odd = next(
-            text
-            for text in (*site.operand_types, *site.result_types)
-            if flow.tensor_spec(text) is None
-        )
+        odd = next(text for text in (*site.operand_types, *site.result_types) if flow.tensor_spec(text) is None)
         view = f"it takes or gives a {odd}, which can't be passed from outside"
     path = None
     if signature is not None and not site.workload_operands:
@@ -136,9 +132,7 @@ def _views(payload: Payload, target: Target, workdir: Path) -> dict[str, Dispatc
     )
     done = toolchain.run(argv)
     if done.returncode:
-        raise PayloadError(
-            f"{payload.path} does not compile even untuned: {done.headline} (command: {done.command})"
-        )
+        raise PayloadError(f"{payload.path} does not compile even untuned: {done.headline} (command: {done.command})")
     views: dict[str, DispatchView | str] = {}
     for text in done.stdout.split(f"[[[ IR printer: {_PROBE_MARK} ]]]\n")[1:]:
         module = parse(text, new_context())

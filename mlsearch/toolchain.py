@@ -42,9 +42,7 @@ def tool_path(name: str) -> Path:
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if (folder / name).exists():
             return folder / name
-    raise ToolchainError(
-        f"{name} is not installed beside {sys.executable}; run: pip install iree-base-compiler"
-    )
+    raise ToolchainError(f"{name} is not installed beside {sys.executable}; run: pip install iree-base-compiler")
 
 
 def compile_argv(
@@ -71,11 +69,7 @@ def compile_argv(
 def run(argv: tuple[str, ...], timeout_s: float = 900.0) -> ToolRun:
     """Run a tool to its end. A nonzero exit is in the result; only a timeout raises (ToolchainError)."""
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
-        )
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
         raise ToolchainError(f"no result after {timeout_s:.0f} s: {shlex.join(argv)}") from error
-    return ToolRun(
-        argv, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-    )
+    return ToolRun(argv, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))

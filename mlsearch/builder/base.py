@@ -40,9 +40,7 @@ def check_requests(requests: Sequence[BuildRequest]) -> None:
     seen: set[str] = set()
     for request in requests:
         if not _SAFE_KEY.fullmatch(request.key) or request.key.startswith("."):
-            raise ValueError(
-                f"build key {request.key!r} can't name a file; use letters, digits, '_', '-', '.'"
-            )
+            raise ValueError(f"build key {request.key!r} can't name a file; use letters, digits, '_', '-', '.'")
         if request.key in seen:
             raise ValueError(f"two build requests have the key {request.key!r}; their files would clash")
         seen.add(request.key)

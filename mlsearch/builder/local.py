@@ -172,9 +172,7 @@ class LocalBuilder(Builder):
         message = f"the compiler died with {died.how}: {headline(said) or str(died)}"
         return self._failed(request, "crash", message, time.monotonic() - underway.started, f"{said}\n{died}")
 
-    def _failed(
-        self, request: BuildRequest, stage: str, message: str, compile_s: float, said: str
-    ) -> BuildFailed:
+    def _failed(self, request: BuildRequest, stage: str, message: str, compile_s: float, said: str) -> BuildFailed:
         if self._memory_bytes and ran_out_of_memory(said):
             limit = f"{self._memory_bytes / 2**20:.0f} MiB"
             message = f"out of memory, a compile process may use {limit}: {message}"
@@ -199,9 +197,7 @@ class LocalBuilder(Builder):
             except OSError as error:
                 raise self._cannot_write(str(error.strerror)) from None
         artifact = self._file(request, "vmfb")
-        return compile_argv(
-            request.module.absolute(), artifact, request.flags, library=library, compile_from="flow"
-        )
+        return compile_argv(request.module.absolute(), artifact, request.flags, library=library, compile_from="flow")
 
     def _file(self, request: BuildRequest, suffix: str) -> Path:
         return self._workdir / f"{request.key}.{suffix}"

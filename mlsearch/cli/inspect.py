@@ -24,9 +24,7 @@ Examples:
 @shared.threads_option
 @shared.templates_option
 @shared.debug_option
-def inspect_command(
-    payload: Path, target: str, json_to: str | None, threads: int, templates: Path | None
-) -> None:
+def inspect_command(payload: Path, target: str, json_to: str | None, threads: int, templates: Path | None) -> None:
     """List the tasks of PAYLOAD.mlir.
 
     For each: op kind, loop dims and types, fused ops, FLOPs and bytes, how many sites run it, its share of

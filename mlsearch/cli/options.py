@@ -22,9 +22,7 @@ INTERRUPTED = 130
 DEFAULT_STORE = ".mlsearch/store.journal"
 """As `records.store.DEFAULT_PATH`, which takes Optuna to import."""
 
-_DURATION = re.compile(
-    r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?", re.IGNORECASE
-)
+_DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?", re.IGNORECASE)
 
 
 def read_duration(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
@@ -131,7 +129,6 @@ debug_option = click.option(
     "--debug",
     is_flag=True,
     expose_value=False,
-    is_eager=True,
     callback=_remember_debug,
     help="Show the traceback of an error.",
 )

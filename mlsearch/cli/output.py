@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
 import sys
 from collections.abc import Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TextIO
 
-from mlsearch.errors import MlsearchError
+from mlsearch import files
+from mlsearch.files import write_atomically
 
 STANDARD_OUTPUT = "-"
 
@@ -42,53 +42,10 @@ def json_text(value: object) -> str:
     return json.dumps(_strict(value), indent=2, allow_nan=False) + "\n"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Whoever reads `path` sees the old content or all of the new. Raises MlsearchError."""
-    try:
-        # A link stays a link; a pipe or device can't be renamed over and is written to as it is.
-        place = path.resolve()
-        if place.exists() and not stat.S_ISREG(place.stat().st_mode):
-            with place.open("w", encoding="utf-8") as stream:
-                stream.write(text)
-            return
-        draft = _draft_of(place)
-        try:
-            with draft.open("x", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            draft.replace(place)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise MlsearchError(f"can't write {path}: {error.strerror or error}") from error
-
-
-def check_writable(path: str | Path | None) -> None:
-    """Raise MlsearchError now if `write_atomically` would fail in an hour. None and `-` are fine."""
-    if path is None or str(path) == STANDARD_OUTPUT:
-        return
-    try:
-        place = Path(path).resolve()
-        if place.is_dir():
-            raise MlsearchError(f"can't write {path}: it is a folder; name a file")
-        if place.exists() and not place.is_file():
-            return
-        # Tried rather than asked: permission bits say nothing about a read-only file system or a quota.
-        draft = _draft_of(place)
-        draft.open("x").close()
-        draft.unlink()
-    except OSError as error:
-        folder = Path(path).parent
-        reason = error.strerror if folder.is_dir() else f"no folder {folder}"
-        raise MlsearchError(f"can't write {path}: {reason}") from error
-
-
-def _draft_of(place: Path) -> Path:
-    return place.with_name(f".{place.name[:200]}.{os.getpid()}.draft")
+def check_writable(destination: str | Path | None) -> None:
+    """Raise MlsearchError now if writing there would fail in an hour. None and `-` are fine."""
+    if destination is not None and str(destination) != STANDARD_OUTPUT:
+        files.check_writable(Path(destination))
 
 
 def _strict(value: object) -> Any:

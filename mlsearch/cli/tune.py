@@ -13,6 +13,7 @@ from mlsearch.cli import options as shared
 from mlsearch.cli.output import check_writable, text_stream, write_json
 
 if TYPE_CHECKING:
+    from mlsearch.candidate import CacheState
     from mlsearch.summary import TuneSummary
 
 EXAMPLES = """\b
@@ -123,7 +124,7 @@ def tune_command(
     workdir: str | None,
     sampler: str,
     surrogate: str,
-    cache: str,
+    cache: CacheState,
     quiet: bool,
 ) -> None:
     """Find faster schedules for PAYLOAD.mlir and write a spec.
@@ -189,9 +190,7 @@ def _use_command(summary: TuneSummary, payload: Path) -> tuple[str, ...]:
     from mlsearch import target, toolchain
 
     flags = target.resolve(summary.target, summary.threads).compile_flags
-    tool, *arguments = toolchain.compile_argv(
-        payload, Path(f"{payload.stem}.vmfb"), flags, library=Path(summary.spec)
-    )
+    tool, *arguments = toolchain.compile_argv(payload, Path(f"{payload.stem}.vmfb"), flags, library=Path(summary.spec))
     # Bare only if the shell finds the same one: a spec is for one version of the compiler.
     found = shutil.which("iree-compile")
     same = found is not None and Path(found).resolve() == Path(tool).resolve()

@@ -20,7 +20,7 @@ from mlsearch.workload import Loop, LoopKind, Operand, Workload, element_bytes
 _COMPUTE_PREFIXES = ("linalg.", "iree_linalg_ext.")
 _LOADS = ("iree_tensor_ext.dispatch.tensor.load", "iree_codegen.load_from_buffer")
 _STORES = ("iree_tensor_ext.dispatch.tensor.store", "iree_codegen.store_to_buffer")
-_CONTRACTION_NAMES = {
+_CONTRACTION_NAMES: dict[tuple[bool, ...], str] = {
     # batch, m, n, k present
     (False, True, True, True): "matmul",
     (True, True, True, True): "batch_matmul",
@@ -88,15 +88,12 @@ def read_dispatch(module: Module) -> DispatchView:
         raise NotReadable("it has dynamic dims")
     root = _pick_root(known)
     shared = _share_loops(known, root)
-    ops = tuple(
-        ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i]))
-        for i, nest in enumerate(known)
-    )
+    ops = tuple(ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i])) for i, nest in enumerate(known))
     stores = tuple(
         _position(operations, op.operands[0]) for op in operations if op.name in _STORES and len(op.operands)
     )
-    stores = tuple(position for position in stores if position is not None)
-    if not stores:
+    store_roots = tuple(position for position in stores if position is not None)
+    if not store_roots:
         raise NotReadable("it stores nothing that an op of it computes")
     function.attributes["sym_name"] = mlir.StringAttr.get("dispatch", module.context)
     return DispatchView(
@@ -104,7 +101,7 @@ def read_dispatch(module: Module) -> DispatchView:
         workload=_workload(known, root, operations),
         compute_ops=ops,
         root=root,
-        store_roots=stores,
+        store_roots=store_roots,
     )
 
 
@@ -142,9 +139,7 @@ class _LoopNest:
                     sizes[dim] = shape.get_dim_size(axis)
         results = len(op.results)
         output_loops = frozenset().union(*touched[len(touched) - results :]) if results else frozenset()
-        kinds: tuple[LoopKind, ...] = tuple(
-            "parallel" if i in output_loops else "reduction" for i in range(count)
-        )
+        kinds: tuple[LoopKind, ...] = tuple("parallel" if i in output_loops else "reduction" for i in range(count))
         return _LoopNest(position, op, tuple(alone), tuple(touched), tuple(sizes), kinds)
 
     @property
@@ -270,7 +265,7 @@ def _kind_and_roles(nest: _LoopNest) -> tuple[str, list[str]]:
         groups = {"b": list(dims.batch), "m": list(dims.m), "n": list(dims.n), "k": list(dims.k)}
         # A unit loop has nothing to cut, so 1xNxK counts as a vector times a matrix.
         present = tuple(any(nest.sizes[i] != 1 for i in groups[role]) for role in "bmnk")
-        kind = _CONTRACTION_NAMES.get(present, "contraction")  # type: ignore[call-overload]
+        kind = _CONTRACTION_NAMES.get(present, "contraction")
         if any(len(group) > 1 for group in groups.values()):
             kind = "contraction"
         return kind, _numbered(groups, len(nest.sizes))

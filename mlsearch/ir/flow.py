@@ -195,7 +195,11 @@ def _task_function(site: Site) -> str:
             f" : !hal.buffer_view -> {type_text}"
         )
     result_types = [
-        type_text if tied < 0 else f"%in{tied}" if type_text == site.operand_types[tied] else f"%in{tied} as {type_text}"
+        type_text
+        if tied < 0
+        else f"%in{tied}"
+        if type_text == site.operand_types[tied]
+        else f"%in{tied} as {type_text}"
         for type_text, tied in zip(site.result_types, site.tied_operands, strict=True)
     ]
     types = ", ".join(site.operand_types)

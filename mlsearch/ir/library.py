@@ -76,7 +76,8 @@ def library_text(entries: Sequence[EntryText]) -> str:
         [
             f"module attributes {{{', '.join(module_attributes)}}} {{",
             *(entry.sequences for entry in entries),
-            f"transform.named_sequence @{ENTRY_POINT}(%function: {_ANY} {{transform.consumed}}) -> {_ANY}{attribute} {{",
+            f"transform.named_sequence @{ENTRY_POINT}(%function: {_ANY} {{transform.consumed}}) -> {_ANY}{attribute}",
+            "{",
             f"  %done = transform.foreach_match in %function\n        {pairs}\n    : ({_ANY}) -> {_ANY}",
             f"  transform.yield %done : {_ANY}",
             "}",
@@ -121,13 +122,10 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
     if body_results:
         steps.append(f'transform.match.operation_name %op ["linalg.yield"] : {_ANY}')
         for number, result in body_results:
-            steps.append(
-                f"%body{number} = transform.get_producer_of_operand %op[{number}] : ({_ANY}) -> {_ANY}"
-            )
+            steps.append(f"%body{number} = transform.get_producer_of_operand %op[{number}] : ({_ANY}) -> {_ANY}")
             dags.append((f"%body{number}", _backward_slice(in_reach, result.owner.operation)))
         steps.append(
-            f"%anchor = transform.get_parent_op %op <{{op_name = {string_literal(anchor.name)}}}>"
-            f" : ({_ANY}) -> {_ANY}"
+            f"%anchor = transform.get_parent_op %op <{{op_name = {string_literal(anchor.name)}}}> : ({_ANY}) -> {_ANY}"
         )
     heads = [] if _captures(anchor) else [anchor]
     for op in _all_behind(operations, anchor):
@@ -250,9 +248,7 @@ def _anchor(
 class _Handles:
     """Names of handles, and the transform ops that walk there from the anchor."""
 
-    def __init__(
-        self, anchor: Operation, producers: dict[int, tuple[Operation, int]], anchor_handle: str
-    ) -> None:
+    def __init__(self, anchor: Operation, producers: dict[int, tuple[Operation, int]], anchor_handle: str) -> None:
         self._names = {hash(anchor): anchor_handle}
         self._producers = producers
         self._steps: list[str] = []
@@ -262,9 +258,7 @@ class _Handles:
             consumer, number = self._producers[hash(op)]
             source = self(consumer)
             self._names[hash(op)] = name = f"%producer{len(self._names)}"
-            self._steps.append(
-                f"{name} = transform.get_producer_of_operand {source}[{number}] : ({_ANY}) -> {_ANY}"
-            )
+            self._steps.append(f"{name} = transform.get_producer_of_operand {source}[{number}] : ({_ANY}) -> {_ANY}")
         return self._names[hash(op)]
 
     def take_steps(self) -> list[str]:
@@ -278,11 +272,7 @@ def _backward_slice(operations: list[Operation], anchor: Operation) -> list[Oper
     needed = {hash(anchor)}
     for op in reversed(operations):
         if hash(op) in needed:
-            needed |= {
-                hash(value.owner)
-                for value in op.operands
-                if _is_computed(value) and not _captures(value.owner)
-            }
+            needed |= {hash(value.owner) for value in op.operands if _is_computed(value) and not _captures(value.owner)}
     return [op for op in operations if hash(op) in needed]
 
 
@@ -367,9 +357,7 @@ def instrumented(text: str, where: str) -> tuple[str, tuple[str, ...]]:
             names.append(entry)
             actions.append(_marked_copy(sequences, action.value, entry, len(names), where))
         with module.context:
-            match.attributes["actions"] = mlir.ArrayAttr.get(
-                [mlir.FlatSymbolRefAttr.get(action) for action in actions]
-            )
+            match.attributes["actions"] = mlir.ArrayAttr.get([mlir.FlatSymbolRefAttr.get(action) for action in actions])
     return str(module), tuple(names)
 
 
@@ -393,9 +381,7 @@ def _parse_library(text: str, where: str) -> Module:
         raise SpecError(f"{where} is not a transform library that MLIR accepts: {error}") from None
 
 
-def _marked_copy(
-    sequences: dict[str, Operation], action: str, entry: str, number: int, where: str
-) -> str:
+def _marked_copy(sequences: dict[str, Operation], action: str, entry: str, number: int, where: str) -> str:
     """Add a copy of an action that marks its first op before it does anything else."""
     if action not in sequences:
         raise SpecError(f"{where}: the action @{action} is not defined")

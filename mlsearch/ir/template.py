@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from iree.compiler import ir as mlir
 from iree.compiler.dialects.transform import interpreter
@@ -32,13 +33,11 @@ from mlsearch.errors import TemplateError
 from mlsearch.ir.library import ENTRY_POINT
 from mlsearch.ir.module import (
     IrError,
-    Module,
     Operation,
     new_context,
     parse,
     print_local,
     python_value,
-    string_literal,
     symbol_name,
     symbol_ref,
     top_level,
@@ -212,7 +211,7 @@ def _is_sequence(op: Operation, name: str) -> bool:
     return op.name == "transform.named_sequence" and symbol_name(op) == name
 
 
-def _plain(attributes: mlir.OpAttributeMap, name: str, default: object) -> object:  # type: ignore[name-defined]
+def _plain(attributes: Any, name: str, default: Any) -> Any:
     return python_value(attributes[name]) if name in attributes else default
 
 
@@ -238,7 +237,9 @@ def _knob_tree(attribute: mlir.Attribute) -> object:
         with attribute.context:
             parsed = mlir.ArrayAttr(mlir.Attribute.parse(options))
         return KnobLeaf(
-            _knob_name(text), tuple(str(item) for item in parsed), tuple(python_value(item) for item in parsed)
+            _knob_name(text),
+            tuple(str(item) for item in parsed),
+            tuple(python_value(item) for item in parsed),
         )
     return python_value(attribute)
 
@@ -250,8 +251,7 @@ def _knob_name(text: str) -> str:
 def _assertions(constraints: Operation, dims: list[str]) -> tuple[Assertion, ...]:
     block = constraints.regions[0].blocks[0]
     terms: dict[int, Expression] = {
-        hash(argument): Expression("dim", value=name)
-        for argument, name in zip(block.arguments, dims, strict=True)
+        hash(argument): Expression("dim", value=name) for argument, name in zip(block.arguments, dims, strict=True)
     }
     assertions = []
     for op in (view.operation for view in block.operations):
@@ -281,18 +281,3 @@ def _expression(op: Operation, arguments: tuple[Expression, ...]) -> Expression:
         name = _PREDICATES[int(predicate)] if predicate.isdigit() else predicate
         return Expression("int.cmp", arguments, name)
     return Expression(op.name.removeprefix("smt."), arguments)
-
-
-__all__ = [
-    "Assertion",
-    "Declarations",
-    "Expression",
-    "KnobLeaf",
-    "KnobTree",
-    "Module",
-    "bind_schedule",
-    "read_declarations",
-    "strategy_name",
-    "string_literal",
-    "touches",
-]

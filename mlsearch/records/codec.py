@@ -142,9 +142,7 @@ def _member(members: tuple[Any, ...], plain: Any, where: str) -> Any:
         scalars = [hint for hint in members if hint is not type(None) and not is_dataclass(hint)]
         chosen = [hint for hint in scalars if _has_type(hint, plain)] or scalars
     if not chosen:
-        raise _MismatchError(
-            f"{where} is of unknown type {plain.get('type') if isinstance(plain, dict) else plain!r}"
-        )
+        raise _MismatchError(f"{where} is of unknown type {plain.get('type') if isinstance(plain, dict) else plain!r}")
     return chosen[0]
 
 
@@ -154,9 +152,7 @@ def _read_tuple(items: tuple[Any, ...], plain: Any, where: str) -> tuple[Any, ..
     hints = [items[0]] * len(plain) if items[-1:] == (Ellipsis,) else list(items)
     if len(hints) != len(plain):
         raise _MismatchError(f"{where} has {len(plain)} items, not {len(hints)}")
-    return tuple(
-        _read(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(zip(hints, plain, strict=True))
-    )
+    return tuple(_read(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(zip(hints, plain, strict=True)))
 
 
 def _read_dataclass(kind: Any, plain: Any, where: str) -> Any:

@@ -74,9 +74,7 @@ def mend(path: Path, descriptor: int) -> int:
         kept, torn = 0, 0
         for number, line in enumerate(lines, start=1):
             if torn:
-                raise StoreError(
-                    f"'{path}' is damaged: line {number - 1} is no journal entry, but others follow"
-                )
+                raise StoreError(f"'{path}' is damaged: line {number - 1} is no journal entry, but others follow")
             if line.endswith(b"\n") and _is_entry(line):
                 kept += len(line)
             else:
@@ -156,11 +154,7 @@ def _is_entry(line: bytes) -> bool:
 
 def _cannot(what: str, path: Path, error: OSError) -> StoreError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreError(
-            f"no space left to {what} '{path}'; what it holds is intact: free some and run again"
-        )
+        return StoreError(f"no space left to {what} '{path}'; what it holds is intact: free some and run again")
     if error.errno == errno.EISDIR:
-        return StoreError(
-            f"'{path}' is a folder; name a file for the record store, e.g. {path}/store.journal"
-        )
+        return StoreError(f"'{path}' is a folder; name a file for the record store, e.g. {path}/store.journal")
     return StoreError(f"cannot {what} record store '{path}': {error.strerror}")

@@ -77,9 +77,7 @@ class Store:
                 study_name=name, storage=self.storage, direction="minimize", load_if_exists=True
             )
         if study.directions != [StudyDirection.MINIMIZE]:
-            raise StoreError(
-                f"study '{name}' in {self.location} is not one of mlsearch's: choose another name"
-            )
+            raise StoreError(f"study '{name}' in {self.location} is not one of mlsearch's: choose another name")
         known = study.user_attrs
         for key, value in (identity or {}).items():
             held = known.get(f"mlsearch:{key}", value)
@@ -132,9 +130,7 @@ class Store:
             )
         )
 
-    def find(
-        self, candidate_key: str, workload: str, target: str, compiler: str, threads: int
-    ) -> Record | None:
+    def find(self, candidate_key: str, workload: str, target: str, compiler: str, threads: int) -> Record | None:
         """The latest record of this content, whichever study holds it."""
         self._take_in_watched()
         return self._index.candidate(candidate_key, workload, target, compiler, threads)
@@ -178,9 +174,7 @@ def _open_database(url: str) -> tuple[BaseStorage, str]:
     except ImportError as error:
         # Optuna wraps the import of the driver in an ImportError with a page of advice.
         cause = error.__cause__ or error
-        raise StoreError(
-            f"{shown} needs a database driver that is not installed: {_first_line(cause)}"
-        ) from None
+        raise StoreError(f"{shown} needs a database driver that is not installed: {_first_line(cause)}") from None
     except (SQLAlchemyError, RuntimeError, ValueError) as error:
         raise StoreError(f"cannot open record store {shown}: {_first_line(error)}") from None
 

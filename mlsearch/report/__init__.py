@@ -24,9 +24,7 @@ def open_console(stream: TextIO) -> Console:
             # rich would exit with 1 here; the command line decides how a reader that left is met.
             raise BrokenPipeError
 
-    return QuietlyBrokenConsole(
-        file=stream, force_terminal=stream.isatty(), markup=False, emoji=False, highlight=False
-    )
+    return QuietlyBrokenConsole(file=stream, force_terminal=stream.isatty(), markup=False, emoji=False, highlight=False)
 
 
 def open_report(stream: TextIO, header: RunHeader, *, quiet: bool) -> AbstractContextManager[Watcher]:

@@ -63,9 +63,7 @@ def _task_lines(task: InspectedTask) -> list[str]:
 
 
 def _print_template(console: Console, template: TemplateDescription) -> None:
-    console.print(
-        Text(f"{one_line(template.id)} ({one_line(str(template.path))})", style="bold"), soft_wrap=True
-    )
+    console.print(Text(f"{one_line(template.id)} ({one_line(str(template.path))})", style="bold"), soft_wrap=True)
     table = new_table("knob", "values", "default")
     for knob in template.knobs:
         values = " ".join(one_line(str(value)) for value in knob.values)

@@ -28,9 +28,7 @@ SILENCE_S = 4.0
 class PlainReporter:
     """A watcher to be used as a context manager. Safe to call from one thread while the heartbeat writes."""
 
-    def __init__(
-        self, stream: TextIO, header: RunHeader, *, quiet: bool = False, silence_s: float = SILENCE_S
-    ) -> None:
+    def __init__(self, stream: TextIO, header: RunHeader, *, quiet: bool = False, silence_s: float = SILENCE_S) -> None:
         """`quiet` leaves out trials that don't improve on the best; the heartbeat still counts them."""
         self._stream = stream
         self._header = header
@@ -118,9 +116,7 @@ def task_line(summary: TaskSummary) -> str:
 
 
 def _task_started_line(event: events.TaskStarted) -> str:
-    planned = (
-        f"{count_text(event.planned, 'trial')} planned" if event.planned else "as many trials as time allows"
-    )
+    planned = f"{count_text(event.planned, 'trial')} planned" if event.planned else "as many trials as time allows"
     known = f", {event.done} done before" if event.done else ""
     return (
         f"{event.task} ({event.position} of {event.of}) {one_line(event.label)}:"

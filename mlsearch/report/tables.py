@@ -107,9 +107,7 @@ def _proof_table(tasks: list[TaskSummary]) -> Table:
 def _lines(summary: TuneSummary) -> Iterator[Text]:
     for task in summary.tasks:
         if task.not_tunable is not None:
-            yield Text(
-                f"not tuned: {task.id} {one_line(task.label)}: {one_line(task.not_tunable)}", style="dim"
-            )
+            yield Text(f"not tuned: {task.id} {one_line(task.label)}: {one_line(task.not_tunable)}", style="dim")
         if task.note:
             yield Text(f"note on {task.id}: {one_line(task.note)}")
     if summary.whole_payload:

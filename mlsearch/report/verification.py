@@ -42,9 +42,7 @@ def print_verification(console: Console, verification: Verification) -> None:
 def complaints(verification: Verification) -> tuple[str, ...]:
     """Each problem once, those of an entry with its name."""
     of_entries = [
-        f"entry '{entry.name}': {entry.problem}"
-        for entry in verification.entries
-        if entry.problem is not None
+        f"entry '{entry.name}': {entry.problem}" for entry in verification.entries if entry.problem is not None
     ]
     told = {entry.problem for entry in verification.entries}
     others = [problem for problem in verification.problems if problem not in told | set(of_entries)]

@@ -69,15 +69,15 @@ def make_reference(device: Device, baseline: Path, signature: Signature, seed: i
 def check(call: Call, reference: Reference, device: Device) -> tuple[Numerics, float]:
     """Numerics of an artifact's call, and the time of its first run in microseconds. Raises CallError.
 
-    Before each run the out buffers are filled with NaN, or with a byte pattern for integers. Where the right
-    answer may look like that, a second run starts from another pattern. An output without an out buffer can't
+    Before each run the out buffers are filled with NaN, or with a byte pattern for integers. If the right
+    answer holds these very bits, a second run starts from others. An output without an out buffer can't
     be poisoned: IREE allocates it. See `scrub` for what is done instead.
     """
     signature = reference.signature
     first = [numerics.poison_byte(spec.element_type) for spec in signature.outputs]
     got, first_us = _poisoned_run(call, reference, device, first)
     runs = [(first, got)]
-    if _is_ambiguous(reference):
+    if _is_ambiguous(reference, first):
         second = [numerics.SECOND_POISON] * len(first)
         runs.append((second, _poisoned_run(call, reference, device, second)[0]))
     call.release()
@@ -87,9 +87,7 @@ def check(call: Call, reference: Reference, device: Device) -> tuple[Numerics, f
         if index in signature.out_buffers:
             unwritten = numerics.still_poisoned([(got[index], poison[index]) for poison, got in runs], want)
         compared = [
-            numerics.compare(
-                got[index], want, spec.element_type, signature.reduction_length, unwritten=unwritten
-            )
+            numerics.compare(got[index], want, spec.element_type, signature.reduction_length, unwritten=unwritten)
             for _, got in runs
         ]
         parts.append(max(compared, key=lambda part: (not part.agrees, part.max_rel_error)))
@@ -113,15 +111,11 @@ def byte_length(spec: TensorSpec) -> int:
     return prod(spec.shape) * element(spec.element_type).dtype.itemsize
 
 
-def _run_baseline(
-    device: Device, baseline: Path, signature: Signature, seed: int, floats: FloatRange
-) -> Reference:
+def _run_baseline(device: Device, baseline: Path, signature: Signature, seed: int, floats: FloatRange) -> Reference:
     arrays = make_inputs(signature.inputs, seed, floats)
     for spec in signature.outputs:
         element(spec.element_type)
-    inputs = [
-        device.put(array, spec.element_type) for array, spec in zip(arrays, signature.inputs, strict=True)
-    ]
+    inputs = [device.put(array, spec.element_type) for array, spec in zip(arrays, signature.inputs, strict=True)]
     out_buffers = [device.allocate(byte_length(signature.outputs[index])) for index in signature.out_buffers]
     call = device.load(baseline, signature.function).bind(inputs, out_buffers)
     call.run()
@@ -131,20 +125,16 @@ def _run_baseline(
     return Reference(signature, call, inputs, out_buffers, want, time_us)
 
 
-def _poisoned_run(
-    call: Call, reference: Reference, device: Device, poison: Sequence[int]
-) -> tuple[list[Array], float]:
+def _poisoned_run(call: Call, reference: Reference, device: Device, poison: Sequence[int]) -> tuple[list[Array], float]:
     for index, buffer in zip(reference.signature.out_buffers, reference.out_buffers, strict=True):
         device.fill(buffer, poison[index])
     time_us = call.run()
     return call.outputs(reference.signature), time_us
 
 
-def _is_ambiguous(reference: Reference) -> bool:
-    signature = reference.signature
+def _is_ambiguous(reference: Reference, poison: Sequence[int]) -> bool:
     return any(
-        numerics.needs_second_poison(reference.want[index], signature.outputs[index].element_type)
-        for index in signature.out_buffers
+        numerics.needs_second_poison(reference.want[index], poison[index]) for index in reference.signature.out_buffers
     )
 
 

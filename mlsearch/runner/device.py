@@ -161,9 +161,7 @@ class Call:
             array = self._device.get(self._results.get_as_object(index, rt.HalBufferView))
             dtype = element(spec.element_type).dtype
             if array.shape != spec.shape or array.dtype.itemsize != dtype.itemsize:
-                raise CallError(
-                    f"output {index} is {array.shape} of {array.dtype}, expected {spec.shape} of {dtype}"
-                )
+                raise CallError(f"output {index} is {array.shape} of {array.dtype}, expected {spec.shape} of {dtype}")
             arrays.append(array.view(dtype))
         return arrays
 

@@ -14,9 +14,7 @@ FloatRange = Literal["normal", "positive"]
 """`normal`: standard normal. `positive`: uniform in [0.1, 1), for programs that take roots or logarithms."""
 
 
-def make_inputs(
-    specs: Sequence[TensorSpec], seed: int, floats: FloatRange = "normal"
-) -> list[np.ndarray[Any, Any]]:
+def make_inputs(specs: Sequence[TensorSpec], seed: int, floats: FloatRange = "normal") -> list[np.ndarray[Any, Any]]:
     """One array per spec; array `i` depends on `seed`, `i` and its spec only.
 
     Raises UnknownElementError.

@@ -101,9 +101,7 @@ class LocalRunner(Runner):
         try:
             self._request({"do": "start"}, START_TIMEOUT_S)
         except (ChildDied, ChildTimeout) as error:
-            raise RunnerError(
-                f"the runner's process does not start: {error}; see {self._child.log}"
-            ) from error
+            raise RunnerError(f"the runner's process does not start: {error}; see {self._child.log}") from error
         self._is_started = True
 
     def _ask(

@@ -60,7 +60,7 @@ def collect(
         samples.append(sample())
         spent_s += clock() - started
         between()
-        if len(samples) == 1 and beyond(samples[0], plan.give_up_us):
+        if beyond(samples[0], plan.give_up_us):
             return Sampled(tuple(samples), cut_short=True)
         if enough(samples, plan, spent_s):
             return Sampled(tuple(samples), cut_short=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,7 +70,7 @@ class Worker:
             reference.share.close_request(time.perf_counter() - started, sampled=False)
             return WrongResult(numerics)
         baseline = BaselineSampler(self._device, reference, plan, started)
-        sampled = self._sample(call, first_us, plan, baseline)
+        sampled = sample_candidate(self._device, call, first_us, plan, baseline.after_candidate)
         baseline.close()
         return Measured(sampled.samples_us, tuple(baseline.samples_us), numerics, sampled.cut_short)
 
@@ -105,24 +105,6 @@ class Worker:
             return {"outcome": "no baseline", "message": str(error)}
         return {"outcome": "ready"}
 
-    def _sample(self, call: Call, first_us: float, plan: TimingPlan, baseline: BaselineSampler) -> Sampled:
-        if beyond(first_us, plan.give_up_us, COLD_START_US):
-            # Too slow even without what a first call costs on top: one run is all it gets.
-            baseline.after_candidate(call, first_us)
-            return Sampled((first_us,), cut_short=True)
-        call_us = first_us
-        if not beyond(first_us, plan.give_up_us):
-            call_us = min(first_us, warm_up(call, plan.warmup, first_us))
-        batch = batch_size(call_us, plan)
-
-        def sample() -> float:
-            nonlocal call_us
-            call_us = take_sample(self._device, call, batch, plan)
-            return call_us
-
-        with collector_off():
-            return collect(sample, plan, time.perf_counter, lambda: baseline.after_candidate(call, call_us))
-
 
 class BaselineSampler:
     """Takes baseline samples between those of a candidate, as far as its share of the time allows."""
@@ -155,6 +137,35 @@ class BaselineSampler:
 
     def _elapsed_s(self) -> float:
         return time.perf_counter() - self._started
+
+
+def sample_candidate(
+    device: Device,
+    call: Call,
+    first_us: float,
+    plan: TimingPlan,
+    after_each: Callable[[Call, float], None],
+) -> Sampled:
+    """Warm up, then sample as the plan says. `first_us` is the time of the run that checked the numbers.
+
+    `after_each` gets the call and its last time after each sample.
+    """
+    if beyond(first_us, plan.give_up_us, COLD_START_US):
+        # Too slow even without what a first call costs on top: one run is all it gets.
+        after_each(call, first_us)
+        return Sampled((first_us,), cut_short=True)
+    call_us = first_us
+    if not beyond(first_us, plan.give_up_us):
+        call_us = warm_up(call, plan.warmup, first_us)
+    batch = batch_size(call_us, plan)
+
+    def sample() -> float:
+        nonlocal call_us
+        call_us = take_sample(device, call, batch, plan)
+        return call_us
+
+    with collector_off():
+        return collect(sample, plan, time.perf_counter, lambda: after_each(call, call_us))
 
 
 def take_sample(device: Device, call: Call, batch: int, plan: TimingPlan) -> float:

@@ -96,9 +96,7 @@ class Proposer(ABC):
         """
 
     @abstractmethod
-    def add_finished(
-        self, candidate: Candidate, objective_us: float | None, attributes: Mapping[str, Any]
-    ) -> int:
+    def add_finished(self, candidate: Candidate, objective_us: float | None, attributes: Mapping[str, Any]) -> int:
         """Put a trial that was not asked for into the study: the untuned default, or one known from records.
 
         Returns its number; that of the trial which holds the candidate already, if one does.

@@ -4,8 +4,8 @@ Optuna's samplers read a study. This one gets a study of its own, in memory, tha
 - a draw costs no write,
 - the untuned default, which has no parameters, stays out of the model,
 - what failed counts as slow, where Optuna would leave it unused,
-- integers are positions on a scale, so that 8 is nearer to 16 than to 128; the real study has them as choices,
-  so that its parameters read as the knobs do.
+- integers are positions on a scale, so that 8 is nearer to 16 than to 128; the real study has them as
+  choices, so that its parameters read as the knobs do.
 """
 
 from __future__ import annotations
@@ -59,15 +59,13 @@ class Estimator:
             number = self._numbers[trial.number] = len(self._numbers) + 1
             params = {name: self._position(name, value) for name, value in trial.params.items()}
             distributions = {name: self._distributions[name] for name in params}
-            self._study.add_trial(
-                create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)
-            )
+            self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=distributions))
         if trial.state == TrialState.COMPLETE:
             self._study.tell(number, trial.value)
         elif trial.user_attrs.get(ABANDONED):
             self._study.tell(number, state=TrialState.FAIL)
         elif trial.state.is_finished():
-            self._study.tell(number, state=TrialState.FAIL)
+            self._study.tell(number, state=TrialState.PRUNED)
 
     def draws(self, count: int) -> Iterator[dict[str, KnobValue]]:
         """`count` times a value for every parameter; none while too few trials have ended.

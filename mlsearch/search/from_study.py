@@ -56,9 +56,7 @@ class StudyProposer(Proposer):
     def tell(self, asked: Asked, objective_us: float | None, attributes: Mapping[str, Any]) -> None:
         self._trials.finish(asked.number, objective_us, attributes)
 
-    def add_finished(
-        self, candidate: Candidate, objective_us: float | None, attributes: Mapping[str, Any]
-    ) -> int:
+    def add_finished(self, candidate: Candidate, objective_us: float | None, attributes: Mapping[str, Any]) -> int:
         self._catch_up()
         if self._trials.holds(candidate):
             return self._trials.holder(candidate)

@@ -40,9 +40,7 @@ class Trials:
         Raises StoreError if one comes from a space with other choices.
         """
         news = [
-            trial
-            for trial in self._study.get_trials(deepcopy=False)
-            if self._states.get(trial.number) != trial.state
+            trial for trial in self._study.get_trials(deepcopy=False) if self._states.get(trial.number) != trial.state
         ]
         for trial in news:
             self._check_choices(trial)
@@ -69,9 +67,7 @@ class Trials:
             storage.set_trial_user_attr(trial_id, name, value)
         self._study.tell(number, objective_us, state=_end_state(objective_us))
 
-    def add_finished(
-        self, candidate: Candidate, objective_us: float | None, attributes: Mapping[str, Any]
-    ) -> int:
+    def add_finished(self, candidate: Candidate, objective_us: float | None, attributes: Mapping[str, Any]) -> int:
         """Store a trial that has ended; its number."""
         _check(objective_us)
         return self._add(candidate, _end_state(objective_us), objective_us, attributes)
@@ -80,9 +76,7 @@ class Trials:
         """Number of the trial that holds the candidate."""
         return self._holders[candidate.key]
 
-    def _add(
-        self, candidate: Candidate, state: TrialState, value: float | None, attributes: Mapping[str, Any]
-    ) -> int:
+    def _add(self, candidate: Candidate, state: TrialState, value: float | None, attributes: Mapping[str, Any]) -> int:
         params = {} if candidate.is_untuned else self._space.params(candidate)
         marks = {**attributes, CANDIDATE: candidate.key}
         self._study.add_trial(

@@ -13,12 +13,12 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlsearch.errors import TemplateError
 from mlsearch.ir.template import Assertion, Expression
 
-Values = NDArray[Any] | int | bool | np.integer[Any] | np.bool_
+Values = Any
+"""A number, or an array of them: both go through the same operators."""
 
 _COMPARE: dict[object, Callable[[Any, Any], Values]] = {
     "lt": operator.lt,

@@ -23,7 +23,11 @@ LEVELS = (
 """IREE's CPU tiling levels, outermost first."""
 
 # A loop that the template does not name is cut to single iterations at these levels, and not at all at the others.
-_UNIT_LEVELS = {"distribution": "parallel", "vector_common_parallel": "parallel", "vector_reduction": "reduction"}
+_UNIT_LEVELS = {
+    "distribution": "parallel",
+    "vector_common_parallel": "parallel",
+    "vector_reduction": "reduction",
+}
 _OPTIONS = "options"
 _ORDER = "order"
 
@@ -41,9 +45,7 @@ class Layout:
     """Entries of the translation info as a dictionary attribute, or an empty text."""
 
 
-def lay_out(
-    declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue], lanes: int
-) -> Layout:
+def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue], lanes: int) -> Layout:
     """`lanes`: elements of the output type in a vector register."""
     loops = view.workload.loops
     levels: list[tuple[str, tuple[int, ...]]] = []
@@ -53,7 +55,8 @@ def lay_out(
         if not isinstance(tree, dict):
             raise TemplateError(f"knobs: '{level}' must be a dictionary of loop roles, not {tree}")
         sizes = tuple(_size(level, loop, tree, knobs) for loop in loops)
-        if any(sizes):
+        # IREE builds no pipeline for a root op without a distribution level, so one of zeros is written out.
+        if any(sizes) or level == "distribution":
             levels.append((level, sizes))
         order = _interchange(tree.get(_ORDER), loops, knobs)
         if order and any(sizes):
@@ -61,8 +64,12 @@ def lay_out(
     options = _options(declarations, knobs)
     tiling = Tiling(
         tuple(levels),
-        tuple(sorted([(name, str(value)) for name, value in options.items()]
-              + [(f"{level}.order", ",".join(map(str, order))) for level, order in orders.items()])),
+        tuple(
+            sorted(
+                [(name, str(value)) for name, value in options.items()]
+                + [(f"{level}.order", ",".join(map(str, order))) for level, order in orders.items()]
+            )
+        ),
     )
     companions = {
         index: config
@@ -88,9 +95,7 @@ def _value(leaf: object, knobs: Mapping[str, KnobValue]) -> int:
     raise TemplateError(f"knobs: a tile size must be a knob, a number or a list of them, not {leaf}")
 
 
-def _interchange(
-    leaf: object, loops: Sequence[Loop], knobs: Mapping[str, KnobValue]
-) -> tuple[int, ...] | None:
+def _interchange(leaf: object, loops: Sequence[Loop], knobs: Mapping[str, KnobValue]) -> tuple[int, ...] | None:
     """The loop order of a level as a permutation, or None if it is the op's own."""
     if leaf is None:
         return None
@@ -135,9 +140,7 @@ def _companion_config(op: ComputeOp, tiling: Tiling, loops: Sequence[Loop], lane
     return _config_text([(level, tuple(sizes)) for level, sizes in own.items() if any(sizes)], {})
 
 
-def _config_text(
-    levels: Sequence[tuple[str, tuple[int, ...]]], orders: Mapping[str, tuple[int, ...]]
-) -> str:
+def _config_text(levels: Sequence[tuple[str, tuple[int, ...]]], orders: Mapping[str, tuple[int, ...]]) -> str:
     if not levels:
         return ""
     parts = []

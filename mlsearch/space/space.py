@@ -14,6 +14,7 @@ from mlsearch.space.layout import lay_out
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
+from mlsearch.task import Task
 from mlsearch.workload import Tiling, Workload, element_bytes
 
 TEMPLATE_PARAMETER = "template"
@@ -136,6 +137,16 @@ def build_space(view: DispatchView, templates: Sequence[Template], target: Targe
     facts = dims_and_facts(view.workload, target)
     parts = [TemplateSpace(template, facts) for template in (specific or applying)]
     return Space(parts, view, facts["lanes"])
+
+
+def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space | str:
+    """The space of a task, or in words why it can't be tuned."""
+    if task.view is None or task.module is None:
+        return task.not_tunable or "it can't run on its own"
+    space = build_space(task.view, templates, target)
+    if space.size == 0:
+        return f"no template applies to {task.view.workload.op_kind}"
+    return space
 
 
 def dims_and_facts(workload: Workload, target: Target) -> dict[str, int]:

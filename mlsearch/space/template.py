@@ -14,6 +14,7 @@ from mlsearch.ir.library import EntryText, entry_text
 from mlsearch.ir.template import Declarations, KnobLeaf
 from mlsearch.space.knobs import Knob
 from mlsearch.space.layout import lay_out
+from mlsearch.target import Target
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,18 @@ def load_templates(folder: Path, backend: str) -> list[Template]:
     if not files:
         raise TemplateError(f"no templates (*.mlir) below {folder}")
     return [Template.load(path, folder) for path in files]
+
+
+def templates_for(target: Target, folder: Path | None) -> list[Template]:
+    """The built-in templates of a target, and those of a user's folder. Raises TemplateError."""
+    backend = target.backend.removeprefix("llvm-")
+    templates = load_templates(built_in_folder(), backend)
+    known = {template.id for template in templates}
+    for template in load_templates(folder, backend) if folder else []:
+        if template.id in known:
+            raise TemplateError(f"template {template.path}: '{template.id}' is the id of a built-in one; rename it")
+        templates.append(template)
+    return templates
 
 
 def built_in_folder() -> Path:

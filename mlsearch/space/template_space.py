@@ -46,21 +46,20 @@ class TemplateSpace:
     def _table(self) -> tuple[NDArray[np.int16], float]:
         """(rows of indices into the knobs' values, how many assignments a row stands for)."""
         pending = [
-            (knobs_of(assertion.condition), assertion.condition)
-            for assertion in self.template.declarations.assertions
+            (knobs_of(assertion.condition), assertion.condition) for assertion in self.template.declarations.assertions
         ]
         whole = {knob.name: knob for knob in self.template.knobs}
-        full = {
-            knob.name: np.array([whole[knob.name].number(value) for value in knob.values])
-            for knob in self.knobs
-        }
+        full = {knob.name: np.array([whole[knob.name].number(value) for value in knob.values]) for knob in self.knobs}
         rows = np.zeros((1, 0), dtype=np.int16)
         weight = 1.0
         rng = np.random.default_rng(0)  # the sample of a huge space is part of the space: always the same
         for position, knob in enumerate(self.knobs):
             count = len(knob.values)
             rows = np.hstack(
-                [np.repeat(rows, count, axis=0), np.tile(np.arange(count, dtype=np.int16), len(rows))[:, None]]
+                [
+                    np.repeat(rows, count, axis=0),
+                    np.tile(np.arange(count, dtype=np.int16), len(rows))[:, None],
+                ]
             )
             bound = set(self._names[: position + 1])
             ready = [condition for names, condition in pending if names <= bound]
@@ -126,4 +125,3 @@ class TemplateSpace:
                 if candidate not in found:
                     found.append(candidate)
         return found
-

@@ -215,9 +215,7 @@ class FeatureExtractor:
         moved = _loads(self._workload.operands, tiles) * bytes_of
         total = bytes_of.sum(axis=0)
         cycles = np.zeros(tiles.shape[1])
-        for name, capacity, speed in zip(
-            ("registers", "l1", "l2", "llc"), capacities, _BYTES_PER_CYCLE, strict=True
-        ):
+        for name, capacity, speed in zip(("registers", "l1", "l2", "llc"), capacities, _BYTES_PER_CYCLE, strict=True):
             # What fits is loaded once; the outermost level that fits decides. Argmax finds the first True.
             fits = total <= capacity
             level = np.where(fits.any(axis=0), fits.argmax(axis=0), len(tiles) - 1)

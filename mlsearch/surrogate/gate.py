@@ -26,8 +26,8 @@ class GatePolicy:
     """Candidates are ranked by score - optimism * std: what may be fast is tried before what surely is
     slower."""
     min_distance: int = 2
-    """Two choices of a batch from the same template differ in at least so many knobs, as long as there are
-    such."""
+    """A choice differs in at least so many knobs from the others of its batch, and from those not measured
+    yet, as long as there are such."""
     window: int = 32
     """The last so many measured candidates decide whether the model is trusted."""
     min_judged: int = 12
@@ -64,6 +64,7 @@ class Gate:
         self._rng = np.random.default_rng(seed)
         self._learned: list[tuple[Tiling, Observation]] = []
         self._judged: deque[tuple[float, float]] = deque(maxlen=self._policy.window)
+        self._pending: dict[str, Candidate] = {}
         self._is_active = False
         self.pruned_count = 0
         """Candidates passed over so far by the model's choice."""
@@ -84,6 +85,7 @@ class Gate:
 
     def observe(self, record: Record) -> None:
         """Take in how a trial ended, for the next `refit` and for judging the model."""
+        self._pending.pop(record.candidate.key, None)
         observation = Observation.of(record)
         tiling = self._describe(record.candidate)
         if observation is None or tiling is None:
@@ -101,6 +103,11 @@ class Gate:
 
     def choose(self, pool: Sequence[Candidate], count: int) -> list[Choice]:
         """At most `count` of the pool. The predictions are made even while the model isn't trusted."""
+        choices = self._choices(pool, count)
+        self._pending |= {choice.candidate.key: choice.candidate for choice in choices}
+        return choices
+
+    def _choices(self, pool: Sequence[Candidate], count: int) -> list[Choice]:
         described = [(i, tiling) for i, c in enumerate(pool) if (tiling := self._describe(c)) is not None]
         if not described or not self._model.is_fitted:
             return [Choice(candidate, None) for candidate in pool[:count]]
@@ -130,15 +137,19 @@ class Gate:
         return merit
 
     def _spread(self, pool: Sequence[Candidate], ranked: Sequence[int], count: int) -> list[int]:
-        """The best `count`, near twins of better ones last: what one of them teaches, the other hardly adds
-        to."""
+        """The best `count`, but near twins of better ones, or of candidates still being measured, come last:
+        what one of them teaches, the other hardly adds to."""
         picked: list[int] = []
         twins: list[int] = []
+        others = list(self._pending.values())
         for i in ranked:
             if len(picked) == count:
                 break
-            near = any(_distance(pool[i], pool[j]) < self._policy.min_distance for j in picked)
-            (twins if near else picked).append(i)
+            if any(_distance(pool[i], other) < self._policy.min_distance for other in others):
+                twins.append(i)
+                continue
+            picked.append(i)
+            others.append(pool[i])
         return picked + twins[: count - len(picked)]
 
     def _bypassing(self, count: int) -> int:

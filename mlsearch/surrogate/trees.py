@@ -82,9 +82,7 @@ class TreeSurrogate(Surrogate):
             p_fail = _predicted(self._classifier, features)
         return Prediction(scores.mean(axis=0), scores.std(axis=0), p_fail)
 
-    def _train(
-        self, features: Matrix, labels: Vector, objective: str, members: int
-    ) -> list[lightgbm.Booster]:
+    def _train(self, features: Matrix, labels: Vector, objective: str, members: int) -> list[lightgbm.Booster]:
         rng = np.random.default_rng(self._seed)
         settings = {**_TREES, "objective": objective}
         # Binning is half of the cost of so small a fit; the members share it and differ in the rows' weights.

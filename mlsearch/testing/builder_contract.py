@@ -98,9 +98,7 @@ class BuilderContract(ABC):
         [outcome] = self.build(tmp_path, request)
         assert isinstance(outcome, Built), outcome
 
-    def test_an_entry_that_is_not_applied_is_reported(
-        self, request_for: RequestMaker, tmp_path: Path
-    ) -> None:
+    def test_an_entry_that_is_not_applied_is_reported(self, request_for: RequestMaker, tmp_path: Path) -> None:
         marked = request_for("marked", library=MARKING_LIBRARY, entries=(ENTRY, "absent"))
         untuned = request_for("untuned", entries=(ENTRY,))
         outcomes = self.build(tmp_path, marked, untuned)
@@ -116,9 +114,7 @@ class BuilderContract(ABC):
         assert all(isinstance(outcome, Built) for outcome in outcomes), outcomes
         assert len({outcome.artifact_digest for outcome in outcomes if isinstance(outcome, Built)}) == 1
 
-    def test_a_broken_module_fails_with_the_compilers_words(
-        self, request_for: RequestMaker, tmp_path: Path
-    ) -> None:
+    def test_a_broken_module_fails_with_the_compilers_words(self, request_for: RequestMaker, tmp_path: Path) -> None:
         [outcome] = self.build(tmp_path, request_for("broken", module_text="module { func.func @"))
         assert isinstance(outcome, BuildFailed), outcome
         assert outcome.stage == "parse"
@@ -133,9 +129,7 @@ class BuilderContract(ABC):
         assert isinstance(outcome, BuildFailed), outcome
         assert str(request.module) in outcome.message
 
-    def test_a_flag_that_the_compiler_does_not_know_fails(
-        self, request_for: RequestMaker, tmp_path: Path
-    ) -> None:
+    def test_a_flag_that_the_compiler_does_not_know_fails(self, request_for: RequestMaker, tmp_path: Path) -> None:
         [outcome] = self.build(tmp_path, request_for("flag", flags=(*self.flags, "--no-such-flag=1")))
         assert isinstance(outcome, BuildFailed), outcome
         assert "no-such-flag" in outcome.message
@@ -168,9 +162,7 @@ class BuilderContract(ABC):
         assert took < 1.0
         assert isinstance(next_outcome, Built), next_outcome
 
-    def test_a_crash_is_an_outcome_and_the_next_request_works(
-        self, request_for: RequestMaker, tmp_path: Path
-    ) -> None:
+    def test_a_crash_is_an_outcome_and_the_next_request_works(self, request_for: RequestMaker, tmp_path: Path) -> None:
         with self.make_builder(tmp_path) as builder:
             [(_, crashed)] = builder.build([request_for("crash", module_text=CRASHING_MODULE)])
             [(_, after)] = builder.build([request_for("after")])
@@ -224,15 +216,11 @@ class BuilderContract(ABC):
         with self.make_builder(tmp_path) as builder, pytest.raises(ValueError, match="can't name a file"):
             builder.build([request_for(key)])
 
-    def test_two_requests_with_one_key_are_refused_at_once(
-        self, request_for: RequestMaker, tmp_path: Path
-    ) -> None:
+    def test_two_requests_with_one_key_are_refused_at_once(self, request_for: RequestMaker, tmp_path: Path) -> None:
         with self.make_builder(tmp_path) as builder, pytest.raises(ValueError, match="clash"):
             builder.build([request_for("twin"), request_for("twin")])
 
-    def test_closing_twice_is_harmless_and_keeps_artifacts(
-        self, request_for: RequestMaker, tmp_path: Path
-    ) -> None:
+    def test_closing_twice_is_harmless_and_keeps_artifacts(self, request_for: RequestMaker, tmp_path: Path) -> None:
         builder = self.make_builder(tmp_path)
         [(_, outcome)] = builder.build([request_for("good")])
         builder.close()

@@ -11,6 +11,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState
 
 from mlsearch.candidate import Candidate, Choice
+from mlsearch.errors import StoreError
 from mlsearch.search.base import Asked, CandidateFilter, KeepFirst, Proposer, SearchSpace
 from mlsearch.testing.spaces import FakeSpace
 
@@ -43,9 +44,7 @@ class ProposerContract(ABC):
         candidate_filter: CandidateFilter | None = None,
         known: Collection[str] = (),
     ) -> Proposer:
-        return self.make(
-            space or FakeSpace(), study or new_study(), seed, candidate_filter or KeepFirst(), known
-        )
+        return self.make(space or FakeSpace(), study or new_study(), seed, candidate_filter or KeepFirst(), known)
 
     def test_asks_for_valid_candidates_only_and_for_each_once(self) -> None:
         for templates in (["a"], ["a", "b"]):
@@ -161,8 +160,6 @@ class ProposerContract(ABC):
         assert [each.predicted for each in asked] == [0.0, 1.0, 2.0]
 
     def test_a_study_of_a_space_with_other_choices_is_refused(self) -> None:
-        from mlsearch.errors import StoreError
-
         study = new_study()
         search(self.proposer(FakeSpace(), study), batches=1, count=1)
         with pytest.raises(StoreError, match="other choices of 'm'"):

@@ -51,7 +51,7 @@ PLAN = TimingPlan(seed=7, threads=1, max_seconds=0.1)
 class RunnerContract:
     @pytest.fixture
     def runner(self) -> Runner:
-        raise NotImplementedError("override with a runner that is closed after the test")
+        raise NotImplementedError("override with a runner; may be of class scope, and has to be closed")
 
     @pytest.fixture
     def artifacts(self) -> ContractArtifacts:
@@ -69,17 +69,13 @@ class RunnerContract:
         assert outcome.numerics.elements == 24 * 40
         assert not outcome.cut_short
 
-    def test_as_many_samples_are_taken_as_the_plan_says(
-        self, runner: Runner, artifacts: ContractArtifacts
-    ) -> None:
+    def test_as_many_samples_are_taken_as_the_plan_says(self, runner: Runner, artifacts: ContractArtifacts) -> None:
         plan = replace(PLAN, min_samples=9, max_samples=9)
         outcome = run(runner, artifacts, artifacts.baseline, plan)
         assert isinstance(outcome, Measured)
         assert len(outcome.samples_us) == 9
 
-    def test_the_baseline_is_timed_between_candidates(
-        self, runner: Runner, artifacts: ContractArtifacts
-    ) -> None:
+    def test_the_baseline_is_timed_between_candidates(self, runner: Runner, artifacts: ContractArtifacts) -> None:
         outcomes = [run(runner, artifacts, artifacts.reassociated) for _ in range(4)]
         assert any(isinstance(outcome, Measured) and outcome.baseline_us for outcome in outcomes)
 
@@ -88,9 +84,7 @@ class RunnerContract:
         assert isinstance(outcome, Measured)
         assert 0 < outcome.numerics.max_rel_error <= outcome.numerics.tolerance
 
-    def test_one_missing_reduction_step_is_a_wrong_result(
-        self, runner: Runner, artifacts: ContractArtifacts
-    ) -> None:
+    def test_one_missing_reduction_step_is_a_wrong_result(self, runner: Runner, artifacts: ContractArtifacts) -> None:
         outcome = run(runner, artifacts, artifacts.short_reduction)
         assert isinstance(outcome, WrongResult)
         assert outcome.numerics.max_rel_error > outcome.numerics.tolerance
@@ -112,16 +106,12 @@ class RunnerContract:
         assert "SIGSEGV" in outcome.message
         assert isinstance(run(runner, artifacts, artifacts.baseline), Measured)
 
-    def test_a_hang_is_a_timeout_and_the_next_request_works(
-        self, runner: Runner, artifacts: ContractArtifacts
-    ) -> None:
+    def test_a_hang_is_a_timeout_and_the_next_request_works(self, runner: Runner, artifacts: ContractArtifacts) -> None:
         outcome = run(runner, artifacts, artifacts.hanging, replace(PLAN, timeout_s=0.5))
         assert outcome == RunTimeout(0.5)
         assert isinstance(run(runner, artifacts, artifacts.baseline), Measured)
 
-    def test_a_slow_artifact_is_timed_once_and_let_go(
-        self, runner: Runner, artifacts: ContractArtifacts
-    ) -> None:
+    def test_a_slow_artifact_is_timed_once_and_let_go(self, runner: Runner, artifacts: ContractArtifacts) -> None:
         outcome = run(runner, artifacts, artifacts.slow, replace(PLAN, give_up_us=1000.0))
         assert isinstance(outcome, Measured)
         assert outcome.cut_short
@@ -143,9 +133,7 @@ class RunnerContract:
         self, runner: Runner, artifacts: ContractArtifacts
     ) -> None:
         inputs = (TensorSpec((24, 137), "complex<f32>"), artifacts.signature.inputs[1])
-        request = RunRequest(
-            artifacts.baseline, artifacts.baseline, replace(artifacts.signature, inputs=inputs), PLAN
-        )
+        request = RunRequest(artifacts.baseline, artifacts.baseline, replace(artifacts.signature, inputs=inputs), PLAN)
         outcome = runner.run(request)
         assert isinstance(outcome, RunFailed)
         assert "complex<f32>" in outcome.message
@@ -174,9 +162,7 @@ class RunnerContract:
         assert [numerics.agrees for numerics in outcome.numerics] == [True, False, True, False]
         assert [len(samples) for samples in outcome.samples_us] == [2, 2, 2, 2]
 
-    def test_the_baseline_is_not_faster_than_itself(
-        self, runner: Runner, artifacts: ContractArtifacts
-    ) -> None:
+    def test_the_baseline_is_not_faster_than_itself(self, runner: Runner, artifacts: ContractArtifacts) -> None:
         outcome = compare(runner, artifacts, (artifacts.baseline, artifacts.baseline), rounds=30)
         assert isinstance(outcome, Compared)
         speedup = paired_speedup(*outcome.samples_us)

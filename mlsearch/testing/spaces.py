@@ -13,9 +13,9 @@ TILES: tuple[KnobValue, ...] = (1, 2, 4, 8, 16, 32)
 
 
 class FakeSpace:
-    """`templates` times every (m, n, order) with m * n <= `footprint`; 23 valid ones of 36 by default.
+    """`templates` times every (m, n, order) with m * n <= `footprint`; 26 valid ones of 36 by default.
 
-    The knob `order` exists in the template `b` only. `time_us` is a time to search for: fastest at m = 8, n = 4.
+    The knob `order` is in the template `b` only. `time_us` is a time to search for: least at m = 8, n = 4.
     """
 
     def __init__(

@@ -96,8 +96,7 @@ class SurrogateContract(ABC):
         features = rows(80)
         fails = features[:, 2] > 0.6
         observations = [
-            INFEASIBLE if failed else timed(log_us)
-            for failed, log_us in zip(fails, log_times(features), strict=True)
+            INFEASIBLE if failed else timed(log_us) for failed, log_us in zip(fails, log_times(features), strict=True)
         ]
         model = self.make(0)
         model.fit(features, observations)

@@ -68,9 +68,7 @@ class TestLocalBuilder(BuilderContract):
             artifacts.append(outcome.artifact.read_bytes())
         assert artifacts[0] == artifacts[1]
 
-    def test_one_worker_reads_each_requests_own_library(
-        self, request_for: RequestMaker, tmp_path: Path
-    ) -> None:
+    def test_one_worker_reads_each_requests_own_library(self, request_for: RequestMaker, tmp_path: Path) -> None:
         libraries = [tiled_library(8), tiled_library(4), None, tiled_library(8)]
         requests = [request_for(f"r{n}", library=library) for n, library in enumerate(libraries)]
         with LocalBuilder(tmp_path, jobs=1, memory_bytes=None) as builder:
@@ -117,9 +115,7 @@ class TestLocalBuilder(BuilderContract):
         self.build(workdir, request, request_for("absent", entries=("absent",)))
         assert [path.name for path in workdir.iterdir()] == ["good.vmfb"]
 
-    def test_a_timeout_leaves_the_command_and_its_library_only(
-        self, request_for: RequestMaker, tmp_path: Path
-    ) -> None:
+    def test_a_timeout_leaves_the_command_and_its_library_only(self, request_for: RequestMaker, tmp_path: Path) -> None:
         workdir = tmp_path / "work"
         [outcome] = self.build(workdir, request_for("slow", library=MARKING_LIBRARY, timeout_s=0.01))
         assert isinstance(outcome, BuildTimeout), outcome
@@ -160,9 +156,7 @@ class TestLocalBuilder(BuilderContract):
         with pytest.raises(ValueError, match="at least"):
             LocalBuilder(tmp_path, jobs, memory_bytes)
 
-    def test_a_worker_that_dies_while_idle_is_replaced(
-        self, request_for: RequestMaker, tmp_path: Path
-    ) -> None:
+    def test_a_worker_that_dies_while_idle_is_replaced(self, request_for: RequestMaker, tmp_path: Path) -> None:
         with LocalBuilder(tmp_path, jobs=1, memory_bytes=None) as builder:
             [_] = builder.build([request_for("first")])
             [worker] = _children()

@@ -10,15 +10,18 @@ import pytest
 
 from mlsearch.candidate import Measured, RunOutcome, RunRequest, Signature, TensorSpec, WrongResult
 from mlsearch.runner import LocalRunner, Runner
+from mlsearch.runner.numerics import INTEGER_POISON
 from mlsearch.testing.runner_contract import PLAN, ContractArtifacts, RunnerContract, run
 
 Build = Callable[[Path], Path]
 
 
 class TestLocalSync(RunnerContract):
-    @pytest.fixture
-    def runner(self, tmp_path: Path) -> Iterator[Runner]:
-        with LocalRunner("local-sync", threads=1, log_folder=tmp_path) as runner:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def runner(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+        folder = tmp_path_factory.mktemp("log")
+        with LocalRunner("local-sync", threads=1, log_folder=folder) as runner:
             yield runner
 
     @pytest.fixture
@@ -27,9 +30,11 @@ class TestLocalSync(RunnerContract):
 
 
 class TestLocalTask(TestLocalSync):
-    @pytest.fixture
-    def runner(self, tmp_path: Path) -> Iterator[Runner]:
-        with LocalRunner("local-task", threads=2, log_folder=tmp_path) as runner:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def runner(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+        folder = tmp_path_factory.mktemp("log")
+        with LocalRunner("local-task", threads=2, log_folder=folder) as runner:
             yield runner
 
 
@@ -65,9 +70,7 @@ func.func @task(%a: tensor<8x{depth}x{left}>, %b: tensor<{depth}x16x{left}>,
 }}"""
 
 
-@pytest.mark.parametrize(
-    ("left", "result"), [("bf16", "f32"), ("bf16", "bf16"), ("f16", "f16"), ("i8", "i32")]
-)
+@pytest.mark.parametrize(("left", "result"), [("bf16", "f32"), ("bf16", "bf16"), ("f16", "f16"), ("i8", "i32")])
 def test_other_element_types_are_fed_and_checked(
     runner: Runner, build: Build, tmp_path: Path, left: str, result: str
 ) -> None:
@@ -98,15 +101,17 @@ WHOLE_SIGNATURE = Signature(
 def test_a_whole_payload_is_run_without_out_buffers_and_finite_on_positive_inputs(
     runner: Runner, build: Build, tmp_path: Path
 ) -> None:
-    # On standard normal inputs half of the roots are NaN, and would agree with any other NaN.
-    outcome = run_text(runner, build, tmp_path, WHOLE.format(operation="sqrt"), WHOLE_SIGNATURE)
+    # On standard normal inputs half of the roots are NaN; on positive ones the two programs agree.
+    root = WHOLE.format(operation="sqrt")
+    of_magnitude = root.replace("math.sqrt %x", "math.sqrt %size").replace(
+        "%root", "%size = math.absf %x : tensor<64xf32>\n  %root", 1
+    )
+    outcome = run_text(runner, build, tmp_path, root, WHOLE_SIGNATURE, of_magnitude)
     assert isinstance(outcome, Measured)
     assert outcome.numerics.elements == 128
 
 
-def test_a_whole_payload_with_other_numbers_is_a_wrong_result(
-    runner: Runner, build: Build, tmp_path: Path
-) -> None:
+def test_a_whole_payload_with_other_numbers_is_a_wrong_result(runner: Runner, build: Build, tmp_path: Path) -> None:
     outcome = run_text(
         runner,
         build,
@@ -140,6 +145,14 @@ func.func @task(%x: tensor<64xf32>, %out: !hal.buffer {iree.abi.output = 0 : ind
   }
   return %quotient : tensor<64xf32>
 }"""
+POISON_VALUES = """
+func.func @task(%x: tensor<64xi8>, %out: !hal.buffer {iree.abi.output = 0 : index}) -> tensor<64xi8> {
+  %large = arith.constant dense<100> : tensor<64xi8>
+  %is_small = arith.cmpi slt, %x, %large : tensor<64xi8>
+  %poison = arith.constant dense<90> : tensor<64xi8>
+  %value = arith.select %is_small, %poison, %x : tensor<64xi1>, tensor<64xi8>
+  return %value : tensor<64xi8>
+}"""
 VECTOR = Signature("task", (TensorSpec((64,), "f32"),), (TensorSpec((64,), "f32"),), (0,), 1)
 
 
@@ -147,22 +160,38 @@ def test_an_output_that_is_rightly_nan_agrees(runner: Runner, build: Build, tmp_
     assert isinstance(run_text(runner, build, tmp_path, NOT_A_NUMBER, VECTOR), Measured)
 
 
-def test_the_poison_does_not_pass_for_a_nan_that_was_expected(
-    runner: Runner, build: Build, tmp_path: Path
-) -> None:
+def test_the_poison_does_not_pass_for_a_nan_that_was_expected(runner: Runner, build: Build, tmp_path: Path) -> None:
     outcome = run_text(runner, build, tmp_path, NOT_A_NUMBER, VECTOR, UNWRITTEN)
     assert isinstance(outcome, WrongResult)
     assert outcome.numerics.unwritten == 48
 
 
-def test_a_cold_sample_takes_longer_than_a_warm_one(
-    runner: Runner, matmul_artifacts: ContractArtifacts
+def test_the_poison_does_not_pass_for_an_integer_that_was_expected(
+    runner: Runner, build: Build, tmp_path: Path
 ) -> None:
-    warm = run(runner, matmul_artifacts, matmul_artifacts.baseline)
-    cold = run(runner, matmul_artifacts, matmul_artifacts.baseline, replace(PLAN, cache="cold"))
-    assert isinstance(warm, Measured)
-    assert isinstance(cold, Measured)
-    assert cold.time_us > warm.time_us
+    assert INTEGER_POISON == 90
+    integers = replace(VECTOR, inputs=(TensorSpec((64,), "i8"),), outputs=(TensorSpec((64,), "i8"),))
+    quarter = UNWRITTEN.replace("f32", "i8").replace(
+        "%d = arith.subf %s, %s : tensor<16xi8>",
+        """%large = arith.constant dense<100> : tensor<16xi8>
+    %is_small = arith.cmpi slt, %s, %large : tensor<16xi8>
+    %poison = arith.constant dense<90> : tensor<16xi8>""",
+    )
+    quarter = quarter.replace(
+        "arith.divf %d, %d : tensor<16xi8>",
+        "arith.select %is_small, %poison, %s : tensor<16xi1>, tensor<16xi8>",
+    )
+    assert isinstance(run_text(runner, build, tmp_path, POISON_VALUES, integers), Measured)
+    outcome = run_text(runner, build, tmp_path, POISON_VALUES, integers, quarter)
+    assert isinstance(outcome, WrongResult)
+    assert outcome.numerics.unwritten == 48
+
+
+def test_a_cold_measurement_is_taken(runner: Runner, matmul_artifacts: ContractArtifacts) -> None:
+    plan = replace(PLAN, cache="cold", max_samples=8)
+    outcome = run(runner, matmul_artifacts, matmul_artifacts.baseline, plan)
+    assert isinstance(outcome, Measured)
+    assert 5 <= len(outcome.samples_us) <= 8
 
 
 def test_a_rebuilt_baseline_at_the_same_path_is_run_anew(
@@ -185,9 +214,7 @@ def test_the_inputs_follow_the_seed(runner: Runner, matmul_artifacts: ContractAr
     assert len(errors) == 2
 
 
-def test_a_worker_that_died_while_idle_is_replaced(
-    tmp_path: Path, matmul_artifacts: ContractArtifacts
-) -> None:
+def test_a_worker_that_died_while_idle_is_replaced(tmp_path: Path, matmul_artifacts: ContractArtifacts) -> None:
     with LocalRunner("local-sync", threads=1, log_folder=tmp_path) as runner:
         run(runner, matmul_artifacts, matmul_artifacts.baseline)
         os.kill(worker_process(), signal.SIGKILL)
@@ -222,8 +249,4 @@ def worker_process() -> int:
         for thread in Path("/proc/self/task").iterdir()
         for child in (thread / "children").read_text().split()
     ]
-    return max(
-        child
-        for child in children
-        if b"mlsearch.runner.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
-    )
+    return max(child for child in children if b"mlsearch.runner.worker" in Path(f"/proc/{child}/cmdline").read_bytes())

@@ -45,15 +45,11 @@ def stuck_task() -> TaskSummary:
     nothing = dict.fromkeys(
         ("baseline_us", "best_us", "speedup", "speedup_ci95", "gflops", "applied", "numerics", "template")
     )
-    return task(
-        id="t1", label="softmax_?x1024_f32", not_tunable="dynamic dims", outcomes={}, trials=0, **nothing
-    )
+    return task(id="t1", label="softmax_?x1024_f32", not_tunable="dynamic dims", outcomes={}, trials=0, **nothing)
 
 
 def unimproved_task() -> TaskSummary:
-    return task(
-        best_us=199_000.0, speedup=None, speedup_ci95=None, applied=None, template=None, assignment=None
-    )
+    return task(best_us=199_000.0, speedup=None, speedup_ci95=None, applied=None, template=None, assignment=None)
 
 
 def summary(**changes: object) -> TuneSummary:

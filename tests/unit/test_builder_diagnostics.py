@@ -16,10 +16,7 @@ def test_entry_names_are_unescaped_as_mlir_escapes_them() -> None:
 
 
 def test_text_that_looks_like_an_entry_inside_a_string_is_none() -> None:
-    assert (
-        entries_in(rb'{note = "mlsearch.entry = ", other = "x", end = "\22mlsearch.entry = \22y\22"}')
-        == set()
-    )
+    assert entries_in(rb'{note = "mlsearch.entry = ", other = "x", end = "\22mlsearch.entry = \22y\22"}') == set()
     assert entries_in(rb'{note = "ends in \\", mlsearch.entry = "real"}') == {"real"}
 
 
@@ -28,11 +25,7 @@ def test_an_attribute_with_a_longer_name_is_no_entry() -> None:
 
 
 def test_headline_keeps_error_lines_and_leaves_out_the_ir() -> None:
-    said = (
-        "m.mlir:3:1: warning: hm\nm.mlir:4:1: error: first\n  op {\n"
-        + "x\n" * 9
-        + "m.mlir:5:1: error: second\n"
-    )
+    said = "m.mlir:3:1: warning: hm\nm.mlir:4:1: error: first\n  op {\n" + "x\n" * 9 + "m.mlir:5:1: error: second\n"
     assert headline(said) == "m.mlir:4:1: error: first\nm.mlir:5:1: error: second"
 
 

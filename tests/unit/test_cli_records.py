@@ -21,9 +21,7 @@ def run(*arguments: str) -> Result:
 
 def record(tile: int, workload: str = "w1") -> Record:
     outcome = (
-        Measured((4330.0,), (199_000.0,), AGREES, False)
-        if tile
-        else BuildFailed("compile", "it\nbroke", None, (), 0.5)
+        Measured((4330.0,), (199_000.0,), AGREES, False) if tile else BuildFailed("compile", "it\nbroke", None, (), 0.5)
     )
     return Record(
         Candidate.of("cpu/x", "d", {"tile_m": tile}),
@@ -88,9 +86,7 @@ def test_show_refuses_an_id_that_fits_none_or_several(store: str) -> None:
 
 def test_what_is_exported_can_be_imported_elsewhere_once(store: str) -> None:
     assert run("export", "out.jsonl", "--store", store).stdout == "exported 3 records\n"
-    assert (
-        run("import", "out.jsonl", "--store", "new.journal").stdout == "imported 3 records, 0 known already\n"
-    )
+    assert run("import", "out.jsonl", "--store", "new.journal").stdout == "imported 3 records, 0 known already\n"
     again = run("import", "out.jsonl", "--store", "new.journal")
     assert again.stdout == "imported 0 records, 3 known already\n"
     assert sorted(ids(run("list", "--store", "new.journal").stdout)) == sorted(

@@ -138,9 +138,7 @@ def test_usage_errors_end_with_2_before_anything_is_tuned(wrong: str, asked: lis
 
 
 @pytest.mark.parametrize("wrong", ["-o gone/x.mlir", "--json gone/x.json", "--templates gone", "-o ."])
-def test_what_cannot_be_written_or_read_is_found_before_tuning(
-    wrong: str, asked: list[FakeTuneOptions]
-) -> None:
+def test_what_cannot_be_written_or_read_is_found_before_tuning(wrong: str, asked: list[FakeTuneOptions]) -> None:
     result = run(*wrong.split())
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("mlsearch: error: ")
@@ -183,18 +181,14 @@ def test_json_has_null_where_nothing_could_be_measured(
     assert told["speedup_ci95"] == [0.5, None]
 
 
-def test_no_improvement_is_a_normal_end(
-    asked: list[FakeTuneOptions], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_improvement_is_a_normal_end(asked: list[FakeTuneOptions], monkeypatch: pytest.MonkeyPatch) -> None:
     install_tune(monkeypatch, lambda options, watch: summary(tasks=(unimproved_task(),)))
     result = run()
     assert result.exit_code == 0
     assert "no improvement found" in result.stdout
 
 
-def test_an_interrupted_run_says_how_to_go_on(
-    asked: list[FakeTuneOptions], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_says_how_to_go_on(asked: list[FakeTuneOptions], monkeypatch: pytest.MonkeyPatch) -> None:
     install_tune(monkeypatch, lambda options, watch: summary(interrupted=True))
     result = run("--study", "a b", "--json", "-")
     assert result.exit_code == 130
@@ -235,9 +229,7 @@ def test_an_unexpected_error_is_one_line_that_names_debug(
     failing(monkeypatch, KeyError("x"))
     result = run()
     assert result.exit_code == 1
-    assert result.stderr == (
-        "mlsearch: error: unexpected KeyError: 'x' (run again with --debug for the traceback)\n"
-    )
+    assert result.stderr == ("mlsearch: error: unexpected KeyError: 'x' (run again with --debug for the traceback)\n")
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ToolchainError("it broke")])
@@ -251,9 +243,7 @@ def test_debug_adds_the_traceback(
     assert "run again" not in lines[-1]
 
 
-def test_a_reader_that_left_ends_the_run_quietly(
-    asked: list[FakeTuneOptions], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_left_ends_the_run_quietly(asked: list[FakeTuneOptions], monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, BrokenPipeError())
     result = run()
     assert (result.exit_code, result.stderr) == (141, "")

@@ -95,6 +95,7 @@ def test_the_view_is_alive_between_events_and_gone_at_the_end() -> None:
         time.sleep(0.6)
         assert len(stream.getvalue()) > before, "nothing was redrawn"
     written = stream.getvalue()
+    assert "compiling" in written
     assert "warning: the machine's speed drifted" in written
     assert written.count("\x1b[?25l") == written.count("\x1b[?25h"), "the cursor is left hidden"
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from report_values import HEADER, run_of_events, trial, unimproved_task
+from report_values import HEADER, run_of_events, summary, trial, unimproved_task
 
 from mlsearch import events
 from mlsearch.report.plain import SILENCE_S, PlainReporter, event_line
@@ -52,8 +52,6 @@ def test_a_task_without_improvement_says_so() -> None:
 
 
 def test_an_interrupted_run_does_not_end_as_done() -> None:
-    from report_values import summary
-
     assert event_line(events.Finished(summary(interrupted=True))).startswith("interrupted")
 
 
@@ -104,6 +102,7 @@ def test_events_keep_the_heartbeat_quiet() -> None:
     assert "..." not in stream.getvalue()
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_reader_that_left_does_not_raise_from_the_heartbeat(capsys: pytest.CaptureFixture[str]) -> None:
     class Closed(io.StringIO):
         def write(self, text: str) -> int:

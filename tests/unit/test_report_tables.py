@@ -52,19 +52,14 @@ def test_a_tuned_task_shows_its_gain_and_its_proof() -> None:
 def test_the_end_names_spec_command_and_time() -> None:
     text = printed(print_summary, summary(), COMMAND)
     assert "spec: matmul.spec.mlir\n" in text
-    assert (
-        "  iree-compile 'a b.mlir' -o a.vmfb --iree-codegen-transform-dialect-library=matmul.spec.mlir\n"
-        in text
-    )
+    assert "  iree-compile 'a b.mlir' -o a.vmfb --iree-codegen-transform-dialect-library=matmul.spec.mlir\n" in text
     assert "time: 1 min 40 s (compiling 55 %, measuring 40 %, driver 5 %)" in text
     assert "whole payload: 200 ms untuned, 4.41 ms tuned, 45.2x [44.0, 46.0], numerics: agrees" in text
 
 
 def test_numbers_are_right_aligned() -> None:
     tasks = (task(), task(id="t1", sites=120, baseline_us=5.0, best_us=1.25, speedup=4.0))
-    lines = [
-        line for line in printed(print_summary, summary(tasks=tasks), COMMAND).splitlines() if line[:1] == "t"
-    ]
+    lines = [line for line in printed(print_summary, summary(tasks=tasks), COMMAND).splitlines() if line[:1] == "t"]
     first, second = lines[0], lines[1]
     assert first.index("199 ms") + len("199 ms") == second.index("5.00 µs") + len("5.00 µs")
     assert first.index("46.0x") + len("46.0x") == second.index("4.00x") + len("4.00x")
@@ -109,6 +104,11 @@ def test_tables_fit_eighty_columns_and_lose_nothing() -> None:
     assert max(map(len, table)) <= 80
     assert "…" not in text
     assert "199 ms" in text
+
+
+def test_tables_have_no_control_codes_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b" not in printed(print_summary, summary(), COMMAND)
 
 
 def test_markup_in_names_is_literal() -> None:
@@ -217,3 +217,12 @@ def test_complaints_name_the_entry_and_tell_each_problem_once() -> None:
         "entry 'b': applied nowhere",
         "the payload as a whole is slower",
     )
+
+
+def test_a_reader_that_left_is_for_the_command_line_to_meet() -> None:
+    class Closed(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        open_console(Closed()).print("x")

@@ -78,7 +78,7 @@ def test_tpe_stays_away_from_what_fails() -> None:
         count = 0
         for _ in range(50):
             (asked,) = proposer.ask(1)
-            # Where it does not fail, every candidate is as fast as the other: failures are all there is to learn.
+            # What does not fail is equally fast, so failures are all that there is to learn.
             fails = int(asked.candidate.knobs["m"]) > 10
             count += fails
             proposer.tell(asked, None if fails else 100.0, {})

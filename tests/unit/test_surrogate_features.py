@@ -230,9 +230,7 @@ def test_matrix_is_the_rows_of_each_tiling() -> None:
 def test_column_names_are_unique_and_do_not_depend_on_the_workload() -> None:
     extractor = FeatureExtractor(MATMUL, HARDWARE)
     assert len(set(extractor.names)) == len(extractor.names)
-    other = replace(
-        MATMUL, loops=(Loop(8, "parallel", "b"), *MATMUL.loops), operands=(Operand((0, 1), "f32", True),)
-    )
+    other = replace(MATMUL, loops=(Loop(8, "parallel", "b"), *MATMUL.loops), operands=(Operand((0, 1), "f32", True),))
     assert FeatureExtractor(other, HARDWARE).names == extractor.names
 
 
@@ -242,9 +240,7 @@ def test_every_column_is_in_the_documented_table() -> None:
         group, _, rest = name.partition(".")
         stem = rest.split(".")[0] if group in CPU_LEVELS else rest
         prefix = "LEVEL" if group in CPU_LEVELS else group
-        known = [
-            line for line in documented.splitlines() if f"`{prefix}." in line and stem.split(".")[0] in line
-        ]
+        known = [line for line in documented.splitlines() if f"`{prefix}." in line and stem.split(".")[0] in line]
         assert known, f"{name} is not documented"
 
 

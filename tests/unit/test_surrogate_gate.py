@@ -77,9 +77,7 @@ def widths(choices: Sequence[Choice]) -> list[int]:
     return [int(choice.candidate.knobs["tile_n"]) for choice in choices]
 
 
-def play(
-    made: Gate, *, rounds: int, seed: int, batch: int = 4, shuffle_labels: bool = False
-) -> list[Candidate]:
+def play(made: Gate, *, rounds: int, seed: int, batch: int = 4, shuffle_labels: bool = False) -> list[Candidate]:
     """A search: in each round a pool of random candidates, of which the chosen are measured."""
     rng = np.random.default_rng(seed)
     tried: list[Candidate] = []
@@ -233,6 +231,18 @@ def test_a_batch_holds_no_near_twins_while_others_are_left() -> None:
     assert len({choice.candidate.key for choice in only_twins}) == 3
 
 
+def test_a_near_twin_of_what_is_still_being_measured_waits() -> None:
+    base = next(candidate for candidate in POOL if candidate.knobs["tile_n"] == 64)
+    twin = Candidate.of(base.template, "0", {**base.knobs, "step_k": 3})
+    other = next(candidate for candidate in POOL if candidate.knobs["tile_n"] == 32)
+    made = trusted(FixedModel(), epsilon=0)
+    assert made.choose([base, other], 1)[0].candidate == base
+    assert made.choose([twin, other], 1)[0].candidate == other
+    made.observe(record_of(base, measured(100.0)))
+    made.observe(record_of(other, measured(100.0)))
+    assert made.choose([twin, other], 1)[0].candidate == twin
+
+
 def test_a_candidate_without_tiles_is_neither_learned_from_nor_predicted() -> None:
     made = gate(FixedModel())
     made.observe(record_of(Candidate.untuned(), measured(1.0), predicted=0.0))
@@ -264,17 +274,15 @@ def test_learns_the_landscape_and_chooses_faster_candidates() -> None:
         tried = play(made, rounds=20, seed=seed)
         assert made.is_active and made.rank_skill > 0.3
         gains.append(np.mean(log_times(tried[:20])) - np.mean(log_times(tried[-20:])))
-    # The last twenty are on average at least 1.8x as fast as the first, random ones.
-    assert min(gains) > log(1.8)
+    # The last twenty, a quarter of which bypass the model, are well ahead of the first, random ones.
+    assert np.mean(gains) > log(2) and min(gains) > log(1.5)
 
 
 def test_reaches_a_better_schedule_in_the_same_number_of_trials() -> None:
     gains = []
     for seed in range(3):
         without = gate(seed=seed, policy=GatePolicy(trust_above=2.0))
-        best, best_without = (
-            min(log_times(play(made, rounds=20, seed=seed))) for made in (gate(seed=seed), without)
-        )
+        best, best_without = (min(log_times(play(made, rounds=20, seed=seed))) for made in (gate(seed=seed), without))
         assert not without.is_active
         gains.append(best_without - best)
     assert np.mean(gains) > 0
@@ -301,13 +309,14 @@ def test_the_same_seed_and_outcomes_give_the_same_choices() -> None:
     assert first == second
 
 
-def test_an_order_of_the_pool_matters_only_to_the_bypass() -> None:
-    made = gate(seed=2, policy=GatePolicy(epsilon=0))
-    play(made, rounds=15, seed=2)
-    assert made.is_active
-    forwards = made.choose(POOL, 6)
-    backwards = made.choose(POOL[::-1], 6)
-    assert {choice.candidate.key for choice in forwards} == {choice.candidate.key for choice in backwards}
+def test_the_order_of_the_pool_matters_only_to_the_bypass() -> None:
+    chosen = []
+    for pool in (POOL, POOL[::-1]):
+        made = gate(seed=2, policy=GatePolicy(epsilon=0))
+        play(made, rounds=10, seed=2)
+        assert made.is_active
+        chosen.append({choice.candidate.key for choice in made.choose(pool, 6)})
+    assert chosen[0] == chosen[1]
 
 
 def test_an_extractor_sees_each_described_candidate_of_the_pool_once() -> None:

@@ -30,9 +30,7 @@ def test_a_measurement_teaches_its_median_time() -> None:
 
 
 def test_a_run_that_was_cut_short_teaches_a_bound() -> None:
-    assert lesson(Measured((900.0,), (20.0,), NUMERICS, cut_short=True)) == Observation(
-        "time_bound", 900.0, 0.5
-    )
+    assert lesson(Measured((900.0,), (20.0,), NUMERICS, cut_short=True)) == Observation("time_bound", 900.0, 0.5)
 
 
 def test_a_run_that_timed_out_teaches_its_limit_as_a_bound() -> None:

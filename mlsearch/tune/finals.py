@@ -1,0 +1,95 @@
+"""The best candidates of a task against the untuned build, in paired, interleaved runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlsearch.candidate import Built, Candidate, Compared, CompareRequest, Numerics, TimingPlan, median
+from mlsearch.space.space import Space
+from mlsearch.statistics import paired_speedup
+from mlsearch.summary import Speedup
+from mlsearch.task import Task
+from mlsearch.tune.trials import Baseline, Found, build_request, compile_limit_s
+from mlsearch.workbench import Workbench
+
+FINALISTS = 4
+_SECONDS = 6.0
+"""Aim of each of the two comparisons, for tasks that are not slow."""
+_FEWEST_ROUNDS, _MOST_ROUNDS = 9, 41
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The candidate that paired runs chose. Whether it is faster is for its speedup's interval to say."""
+
+    candidate: Candidate
+    artifact: Path
+    speedup: Speedup
+    numerics: Numerics
+
+
+def decide(bench: Workbench, task: Task, space: Space, baseline: Baseline, best: tuple[Found, ...]) -> Winner | str:
+    """The winner, or in words why there is none.
+
+    One comparison picks the winner, a second one with it alone says how much faster it is: the one that was picked for
+    being fast in the first would look too good in it.
+    """
+    assert task.signature is not None
+    finalists = _with_artifacts(bench, task, space, baseline, best[:FINALISTS])
+    if not finalists:
+        return "no candidate ran with right numbers"
+    times_us = [baseline.time_us, *(found.time_us for found, _ in finalists)]
+    artifacts = (baseline.artifact, *(artifact for _, artifact in finalists))
+    compared = bench.compare(
+        CompareRequest(artifacts, task.signature, pair_plan(bench, times_us), rounds_for(times_us))
+    )
+    if not isinstance(compared, Compared):
+        return f"the finalists could not be compared: {getattr(compared, 'message', 'timeout')}"
+    ranking = sorted(
+        (median(samples), index)
+        for index, (samples, numerics) in enumerate(zip(compared.samples_us[1:], compared.numerics[1:], strict=True))
+        if numerics.agrees
+    )
+    if not ranking:
+        return "the finalists' numbers are wrong in a second run"
+    found, artifact = finalists[ranking[0][1]]
+    pair_us = [baseline.time_us, found.time_us]
+    final = bench.compare(
+        CompareRequest((baseline.artifact, artifact), task.signature, pair_plan(bench, pair_us), rounds_for(pair_us))
+    )
+    if not isinstance(final, Compared):
+        return f"the winner could not be compared: {getattr(final, 'message', 'timeout')}"
+    return Winner(found.candidate, artifact, paired_speedup(*final.samples_us), final.numerics[1])
+
+
+def _with_artifacts(
+    bench: Workbench, task: Task, space: Space, baseline: Baseline, best: tuple[Found, ...]
+) -> list[tuple[Found, Path]]:
+    """Finalists with what to run; those of an earlier run of the search are built again."""
+    requests = {
+        found.candidate.key: build_request(bench, task, space, found.candidate, compile_limit_s(baseline))
+        for found in best
+        if found.artifact is None or not found.artifact.exists()
+    }
+    rebuilt = {
+        request.key: outcome.artifact
+        for request, outcome in bench.build(list(requests.values()))
+        if isinstance(outcome, Built)
+    }
+    ready = []
+    for found in best:
+        request = requests.get(found.candidate.key)
+        artifact = found.artifact if request is None else rebuilt.get(request.key)
+        if artifact is not None:
+            ready.append((found, artifact))
+    return ready
+
+
+def rounds_for(times_us: list[float]) -> int:
+    round_s = 1e-6 * sum(times_us)
+    return int(min(_MOST_ROUNDS, max(_FEWEST_ROUNDS, _SECONDS / max(round_s, 1e-9))))
+
+
+def pair_plan(bench: Workbench, times_us: list[float]) -> TimingPlan:
+    return bench.plan(timeout_s=60.0 + 1e-6 * 4 * sum(times_us) * (_MOST_ROUNDS + 4))

@@ -1,0 +1,362 @@
+"""The search of one task: ask, build, run, tell, refit, until trials or time are used up."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlsearch.candidate import (
+    BuildRequest,
+    Built,
+    Candidate,
+    Measured,
+    Record,
+    RunRequest,
+    TrialOutcome,
+    digest,
+)
+from mlsearch.errors import MlsearchError
+from mlsearch.events import SurrogateState, TaskStarted, TrialDone
+from mlsearch.ir.library import library_text
+from mlsearch.records import codec
+from mlsearch.records.store import Store
+from mlsearch.search.base import Asked, CandidateFilter, KeepFirst, Proposer
+from mlsearch.search.make import make_proposer
+from mlsearch.space.space import Space
+from mlsearch.surrogate.features import FeatureExtractor, options_in
+from mlsearch.surrogate.gate import Gate
+from mlsearch.surrogate.trees import TreeSurrogate
+from mlsearch.target import compiler_version
+from mlsearch.task import Task
+from mlsearch.tune.options import TuneOptions
+from mlsearch.workbench import Workbench
+
+GIVE_UP_FACTOR = 5.0
+"""A candidate whose first run takes so many times the best is timed once and let go."""
+FINALISTS_KEPT = 6
+"""Artifacts of so many of the best candidates stay on disk for the paired runs."""
+_SEARCHED = "mlsearch:searched_s"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The untuned build of a task."""
+
+    artifact: Path
+    artifact_digest: str
+    compile_s: float
+    measured: Measured
+
+    @property
+    def time_us(self) -> float:
+        return self.measured.time_us
+
+
+@dataclass(frozen=True)
+class Found:
+    """A measured candidate; `artifact` is None where it has to be built again."""
+
+    candidate: Candidate
+    time_us: float
+    artifact: Path | None
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    best: tuple[Found, ...]
+    """The fastest ones, the untuned one left out, fastest first."""
+    outcomes: dict[str, int]
+    trials: int
+    baseline_samples_us: tuple[float, ...]
+    """Of the untuned build, taken between the candidates."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    trials: int | None
+    """Of the study, earlier runs included."""
+    seconds: float | None
+    """Of this study's search, earlier runs included."""
+
+
+def build_request(bench: Workbench, task: Task, space: Space, candidate: Candidate, timeout_s: float) -> BuildRequest:
+    """What makes a candidate an artifact, through the same library that a spec is made of."""
+    assert task.module is not None
+    return BuildRequest(
+        key=f"{task.id}-{candidate.key}",
+        module=task.module,
+        library=library_text([space.entry(task.entry_name, candidate)]),
+        entries=(task.entry_name,),
+        flags=bench.target.compile_flags,
+        timeout_s=timeout_s,
+    )
+
+
+def compile_limit_s(baseline: Baseline) -> float:
+    """A candidate that compiles so much longer than the untuned build is not worth waiting for."""
+    return max(20.0, 20.0 * baseline.compile_s)
+
+
+class TaskSearch:
+    """One task's study, from where it stands to where its limits are reached."""
+
+    def __init__(
+        self,
+        bench: Workbench,
+        store: Store,
+        options: TuneOptions,
+        task: Task,
+        space: Space,
+        baseline: Baseline,
+    ) -> None:
+        assert task.workload is not None and task.signature is not None
+        self._bench, self._task, self._space, self._baseline = bench, task, space, baseline
+        self._workload, self._signature = task.workload, task.signature
+        self._store, self._options = store, options
+        self._study = store.study(
+            study_name(bench, options, task, space),
+            identity={"workload": task.workload.key, "target": bench.target.fingerprint},
+            notes={"label": task.workload.label, "compiler": compiler_version()},
+        )
+        self._gate = self._make_gate() if options.surrogate else None
+        gate: CandidateFilter = self._gate or KeepFirst()
+        self._proposer: Proposer = make_proposer(options.sampler, space, self._study, options.seed, gate)
+        self._best: list[Found] = []
+        self._outcomes: Counter[str] = Counter()
+        self._trials = 0
+        self._best_us = baseline.time_us
+        self._baseline_samples: list[float] = list(baseline.measured.samples_us)
+        self._searched_before_s = float(self._study.user_attrs.get(_SEARCHED, 0.0))
+        self._began = time.monotonic()
+
+    def run(self, limits: Limits, position: int, of: int) -> SearchResult:
+        """Search until a limit is reached or the space is exhausted; Ctrl-C goes through, with all that ended
+        before it kept (see `result`). The task is number `position` of `of`."""
+        self._take_up_earlier()
+        self._add_untuned()
+        self._began = time.monotonic()
+        self._bench.watch(
+            TaskStarted(
+                self._task.id,
+                self._task.label,
+                position,
+                of,
+                self._baseline.time_us,
+                max(0, limits.trials - self._trials) if limits.trials is not None else 0,
+                self._trials,
+                self._space.size,
+            )
+        )
+        while (count := self._batch_size(limits)) > 0:
+            asked = self._proposer.ask(count)
+            if not asked:
+                break
+            self._try(asked, limits)
+            self._study.set_user_attr(_SEARCHED, self._searched_s())
+            if self._gate is not None:
+                self._gate.refit()
+                self._bench.watch(SurrogateState(self._task.id, self._gate.is_active, self._gate.rank_skill))
+        return self.result()
+
+    def result(self) -> SearchResult:
+        outcomes = dict(self._outcomes)
+        if self._gate is not None and self._gate.pruned_count:
+            outcomes["Pruned"] = self._gate.pruned_count
+        return SearchResult(tuple(self._best), outcomes, self._trials, tuple(self._baseline_samples))
+
+    # ------------------------------------------------------------------------------------ one batch
+
+    def _batch_size(self, limits: Limits) -> int:
+        if limits.seconds is not None and self._searched_s() >= limits.seconds:
+            return 0
+        # Enough to keep the compile processes busy, few enough to learn from what has ended.
+        size = max(4, 2 * (self._options.jobs or self._bench.target.hardware.cores))
+        return size if limits.trials is None else min(size, limits.trials - self._trials)
+
+    def _try(self, asked: Sequence[Asked], limits: Limits) -> None:
+        """Each asked trial is told how it ended, or withdrawn if something breaks in between."""
+        open_trials = {each.candidate.key: each for each in asked}
+        try:
+            built: list[tuple[Asked, Built]] = []
+            requests = []
+            for each in asked:
+                known = self._known(each.candidate)
+                if known is not None:
+                    self._end(open_trials.pop(each.candidate.key), known, limits, reused=True)
+                else:
+                    requests.append(self._request(each.candidate))
+            by_key = {f"{self._task.id}-{key}": each for key, each in open_trials.items()}
+            for request, outcome in self._bench.build(requests):
+                each = by_key[request.key]
+                if isinstance(outcome, Built):
+                    built.append((each, outcome))
+                    continue
+                compile_s = getattr(outcome, "compile_s", request.timeout_s)
+                del open_trials[each.candidate.key]
+                self._end(each, self._record(each, outcome, compile_s, None), limits)
+            for each, artifact in built:
+                record, reused = self._measure(each, artifact)
+                del open_trials[each.candidate.key]
+                self._end(each, record, limits, artifact.artifact, reused)
+        finally:
+            for each in open_trials.values():
+                self._proposer.withdraw(each)
+
+    def _request(self, candidate: Candidate) -> BuildRequest:
+        return build_request(self._bench, self._task, self._space, candidate, compile_limit_s(self._baseline))
+
+    def _measure(self, asked: Asked, built: Built) -> tuple[Record, bool]:
+        """The record of a built candidate, and whether its time comes from an equal artifact."""
+        target = self._bench.target
+        twin = self._store.find_artifact(built.artifact_digest, self._workload.key, target.fingerprint, target.threads)
+        if twin is not None:
+            return self._record(asked, twin.outcome, built.compile_s, built.artifact_digest), True
+        slowest_s = 1e-6 * max(self._baseline.time_us, self._best_us)
+        plan = self._bench.plan(
+            give_up_us=GIVE_UP_FACTOR * self._best_us,
+            # Two checked runs, a warm-up, and the samples up to the point of giving up.
+            timeout_s=10.0 + 20.0 * slowest_s,
+        )
+        request = RunRequest(built.artifact, self._baseline.artifact, self._signature, plan)
+        outcome = self._bench.run(request)
+        return self._record(asked, outcome, built.compile_s, built.artifact_digest), False
+
+    def _record(self, asked: Asked, outcome: TrialOutcome, compile_s: float, artifact: str | None) -> Record:
+        provenance = self._bench.provenance(self._workload.key)
+        return Record(asked.candidate, outcome, compile_s, artifact, provenance, asked.predicted)
+
+    def _end(
+        self,
+        asked: Asked,
+        record: Record,
+        limits: Limits,
+        artifact: Path | None = None,
+        reused: bool = False,
+    ) -> None:
+        """Store a trial's end, then let everyone learn from it."""
+        record = replace(record, predicted=asked.predicted)
+        self._proposer.tell(asked, record.time_us, codec.to_attributes(record))
+        self._learn(record, artifact)
+        if isinstance(record.outcome, Measured) and not reused:
+            self._baseline_samples += record.outcome.baseline_us
+        self._bench.watch(
+            TrialDone(
+                self._task.id,
+                asked.number,
+                record.outcome_name,
+                record.time_us,
+                self._best_us,
+                self._baseline.time_us,
+                " ".join(f"{name}={value}" for name, value in asked.candidate.assignment),
+                reused,
+                self._seconds_left(limits),
+            )
+        )
+
+    def _learn(self, record: Record, artifact: Path | None) -> None:
+        self._trials += 1
+        self._outcomes[record.outcome_name] += 1
+        if self._gate is not None:
+            self._gate.observe(record)
+        if record.time_us is None or record.candidate.is_untuned:
+            return
+        self._best_us = min(self._best_us, record.time_us)
+        self._best.append(Found(record.candidate, record.time_us, artifact))
+        self._best.sort(key=lambda found: found.time_us)
+        for dropped in self._best[FINALISTS_KEPT:]:
+            if dropped.artifact is not None and not self._bench.keeps_files:
+                dropped.artifact.unlink(missing_ok=True)
+        del self._best[FINALISTS_KEPT:]
+
+    # ------------------------------------------------------------------------------ earlier trials
+
+    def _take_up_earlier(self) -> None:
+        """Learn from what earlier runs have left in this study."""
+        for stored in self._store.records(study=self._study.study_name):
+            self._learn(stored.record, None)
+        if self._trials and self._gate is not None:
+            self._gate.refit()
+
+    def _add_untuned(self) -> None:
+        """The untuned build is the study's first trial; later runs measure it anew but add none."""
+        if self._outcomes:
+            return
+        measured = self._baseline.measured
+        record = Record(
+            Candidate.untuned(),
+            measured,
+            self._baseline.compile_s,
+            self._baseline.artifact_digest,
+            self._bench.provenance(self._workload.key),
+        )
+        self._proposer.add_finished(record.candidate, measured.time_us, codec.to_attributes(record))
+        self._learn(record, None)
+
+    def _known(self, candidate: Candidate) -> Record | None:
+        target = self._bench.target
+        return self._store.find(
+            candidate.key, self._workload.key, target.fingerprint, compiler_version(), target.threads
+        )
+
+    # --------------------------------------------------------------------------------------- time
+
+    def _searched_s(self) -> float:
+        return self._searched_before_s + time.monotonic() - self._began
+
+    def _seconds_left(self, limits: Limits) -> float | None:
+        spent = time.monotonic() - self._began
+        by_time = None if limits.seconds is None else max(0.0, limits.seconds - self._searched_s())
+        if limits.trials is None or self._trials < 2:
+            return by_time
+        by_trials = spent / self._trials * (limits.trials - self._trials)
+        return by_trials if by_time is None else min(by_time, by_trials)
+
+    def _make_gate(self) -> Gate:
+        sample = [self._space.tiling(candidate) for candidate in self._space.priors()]
+        extractor = FeatureExtractor(
+            self._workload,
+            self._bench.target.hardware,
+            threads=self._bench.target.threads,
+            options=options_in(sample),
+        )
+        seed = self._options.seed
+        return Gate(
+            lambda candidate: None if candidate.is_untuned else self._space.tiling(candidate),
+            extractor,
+            TreeSurrogate(seed),
+            seed=seed,
+        )
+
+
+def study_name(bench: Workbench, options: TuneOptions, task: Task, space: Space) -> str:
+    """One study per task; another target or another set of templates is another study."""
+    assert task.workload is not None
+    content = digest([bench.target.fingerprint, sorted(part.template.digest for part in space.parts.values())])
+    prefix = f"{options.study}/" if options.study else ""
+    return f"{prefix}{task.entry_name}-{content[:6]}"
+
+
+def measure_baseline(bench: Workbench, task: Task) -> Baseline:
+    """Build and time a task untuned. Raises MlsearchError if it does not compile; RunnerError if not run."""
+    assert task.module is not None and task.signature is not None
+    request = BuildRequest(
+        key=f"{task.id}-untuned",
+        module=task.module,
+        library=None,
+        entries=(),
+        flags=bench.target.compile_flags,
+        timeout_s=600.0,
+    )
+    built = bench.build_one(request)
+    if not isinstance(built, Built):
+        reason = getattr(built, "message", f"no result after {request.timeout_s:.0f} s")
+        raise MlsearchError(f"task {task.id} ({task.label}) does not compile alone: {reason}")
+    plan = bench.plan(timeout_s=300.0, max_seconds=0.6)
+    outcome = bench.run(RunRequest(built.artifact, built.artifact, task.signature, plan))
+    if not isinstance(outcome, Measured):
+        reason = getattr(outcome, "message", type(outcome).__name__)
+        raise MlsearchError(f"task {task.id} ({task.label}) does not run untuned: {reason}")
+    return Baseline(built.artifact, built.artifact_digest, built.compile_s, outcome)

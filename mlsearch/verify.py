@@ -1,0 +1,199 @@
+"""Hold a spec to what it promises: applied, numerically right, faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mlsearch import spec as specs
+from mlsearch import target as targets
+from mlsearch.candidate import (
+    BuildRequest,
+    Built,
+    Compared,
+    CompareRequest,
+    Measured,
+    Numerics,
+    RunRequest,
+    WrongResult,
+)
+from mlsearch.errors import RunnerError
+from mlsearch.events import Step, Watcher
+from mlsearch.payload import Payload, load_payload
+from mlsearch.statistics import paired_speedup
+from mlsearch.summary import Speedup, WholePayload
+from mlsearch.task import Task, cut
+from mlsearch.tune.finals import pair_plan, rounds_for
+from mlsearch.tune.trials import Baseline, measure_baseline
+from mlsearch.tune.whole import compare_functions, not_runnable, runnable_signatures
+from mlsearch.workbench import Workbench, open_workbench
+
+_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class EntryCheck:
+    name: str
+    applied_to: tuple[str, ...]
+    """Dispatch functions of the payload."""
+    numerics: Numerics | None
+    """Of the worst task that it applies to, with poisoned outputs. None: it could not be run."""
+    speedup: Speedup | None
+    """Of the slowest such task, in paired runs."""
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class Verification:
+    payload: str
+    spec: str
+    entries: tuple[EntryCheck, ...]
+    whole: WholePayload | None
+    problems: tuple[str, ...]
+    """All reasons not to trust the spec; empty if it holds."""
+    notes: tuple[str, ...]
+    """What could not be checked."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, **asdict(self)}
+
+
+def verify(
+    payload: Path, spec: Path, target: str, threads: int, seed: int, function: str | None, watch: Watcher
+) -> Verification:
+    """Check a spec, also one that was written by hand, against the untuned build of a payload.
+
+    Raises MlsearchError where payload or spec can't even be read or compiled.
+    """
+    resolved = targets.resolve(target, threads)
+    text = specs.read_spec(spec)
+    with open_workbench(resolved, watch, seed=seed) as bench:
+        watch(Step("compiling the payload to dispatches"))
+        loaded = load_payload(payload, resolved, bench.workdir, function)
+        tasks = cut(loaded, resolved, bench.workdir)
+        watch(Step("looking where the spec is applied"))
+        found = specs.application(text, str(spec), payload, None, resolved, bench.workdir)
+        checks = [_check_entry(bench, name, text, found, tasks) for name in found.entries]
+        watch(Step("checking and timing the whole payload"))
+        whole, notes = _check_whole(bench, loaded, text, tasks) if found.entries else (None, ())
+    problems = [f"entry '{check.name}': {check.problem}" for check in checks if check.problem]
+    problems += _whole_problems(whole)
+    return Verification(str(payload), str(spec), tuple(checks), whole, tuple(problems), notes)
+
+
+def _check_entry(bench: Workbench, name: str, text: str, found: specs.Application, tasks: Sequence[Task]) -> EntryCheck:
+    functions = found.functions.get(name, ())
+    if not functions:
+        return EntryCheck(name, (), None, None, "it is applied to nothing")
+    numerics: Numerics | None = None
+    speedup: Speedup | None = None
+    for task in (task for task in tasks if set(task.functions) & set(functions)):
+        bench.watch(Step(f"checking {name} on {task.id} ({task.label})"))
+        checked = _check_task(bench, task, text)
+        if isinstance(checked, str):
+            return EntryCheck(name, functions, numerics, speedup, f"on {task.label}: {checked}")
+        own_numerics, own_speedup = checked
+        if numerics is None or own_numerics.max_rel_error > numerics.max_rel_error:
+            numerics = own_numerics
+        if not own_numerics.agrees:
+            return EntryCheck(name, functions, own_numerics, own_speedup, _wrong(task, own_numerics))
+        if own_speedup is not None and (speedup is None or own_speedup.speedup < speedup.speedup):
+            speedup = own_speedup
+    if speedup is not None and speedup.ci95[1] < 1.0:
+        return EntryCheck(name, functions, numerics, speedup, f"it is slower than untuned (x{speedup.speedup:.3f})")
+    return EntryCheck(name, functions, numerics, speedup, None)
+
+
+def _wrong(task: Task, numerics: Numerics) -> str:
+    if numerics.unwritten:
+        return f"on {task.label} it leaves {numerics.unwritten} of {numerics.elements} output elements unwritten"
+    return (
+        f"on {task.label} it computes wrong numbers (relative error {numerics.max_rel_error:.2g},"
+        f" tolerance {numerics.tolerance:.2g})"
+    )
+
+
+def _check_task(bench: Workbench, task: Task, text: str) -> tuple[Numerics, Speedup | None] | str:
+    """Numbers and speedup of one dispatch alone, or why there are none."""
+    if task.module is None or task.signature is None:
+        return f"it can't be run alone: {task.not_tunable}"
+    try:
+        baseline = measure_baseline(bench, task)
+    except RunnerError as error:
+        return str(error)
+    request = BuildRequest(
+        key=f"{task.id}-with-spec",
+        module=task.module,
+        library=text,
+        entries=(),
+        flags=bench.target.compile_flags,
+        timeout_s=_TIMEOUT_S,
+    )
+    built = bench.build_one(request)
+    if not isinstance(built, Built):
+        return f"it does not compile alone: {getattr(built, 'message', 'no result in time')}"
+    plan = bench.plan(timeout_s=60.0 + 100e-6 * baseline.time_us, max_samples=5)
+    outcome = bench.run(RunRequest(built.artifact, baseline.artifact, task.signature, plan))
+    if isinstance(outcome, WrongResult):
+        return outcome.numerics, None
+    if not isinstance(outcome, Measured):
+        return f"it does not run: {getattr(outcome, 'message', 'no result in time')}"
+    return _pair(bench, task, baseline, built, outcome)
+
+
+def _pair(
+    bench: Workbench, task: Task, baseline: Baseline, built: Built, outcome: Measured
+) -> tuple[Numerics, Speedup | None] | str:
+    assert task.signature is not None
+    times_us = [baseline.time_us, outcome.time_us]
+    compared = bench.compare(
+        CompareRequest(
+            (baseline.artifact, built.artifact), task.signature, pair_plan(bench, times_us), rounds_for(times_us)
+        )
+    )
+    if not isinstance(compared, Compared):
+        return f"it could not be compared: {getattr(compared, 'message', 'no result in time')}"
+    return outcome.numerics, paired_speedup(*compared.samples_us)
+
+
+def _check_whole(
+    bench: Workbench, payload: Payload, text: str, tasks: Sequence[Task]
+) -> tuple[WholePayload | None, tuple[str, ...]]:
+    """The whole payload with the spec, and notes on what could not be checked."""
+    longest = sum(task.workload.reduction_length for task in tasks if task.workload is not None)
+    signatures = runnable_signatures(payload, max(1, longest))
+    if not signatures:
+        return None, (not_runnable(payload),)
+    artifacts = []
+    for key, library in (("payload-untuned", None), ("payload-with-spec", text)):
+        request = BuildRequest(key, payload.flow_module, library, (), bench.target.compile_flags, _TIMEOUT_S)
+        built = bench.build_one(request)
+        if not isinstance(built, Built):
+            return None, (f"the whole payload does not compile: {getattr(built, 'message', 'no result in time')}",)
+        artifacts.append(built.artifact)
+    try:
+        compared = compare_functions(bench, tuple(artifacts), signatures)
+    except RunnerError as error:
+        return None, (str(error),)
+    if isinstance(compared, str):
+        return None, (f"the whole payload can't be timed: {compared}",)
+    speedup = paired_speedup(*compared.samples_us)
+    whole = WholePayload(speedup.baseline_us, speedup.tuned_us, speedup.speedup, speedup.ci95, compared.numerics[1], ())
+    return whole, ()
+
+
+def _whole_problems(whole: WholePayload | None) -> list[str]:
+    if whole is None:
+        return []
+    problems = []
+    if not whole.numerics.agrees:
+        problems.append(f"the whole payload's numbers are wrong (relative error {whole.numerics.max_rel_error:.2g})")
+    if whole.speedup_ci95[1] < 1.0:
+        problems.append(f"the whole payload is slower than untuned (x{whole.speedup:.3f})")
+    return problems

@@ -1,0 +1,174 @@
+"""What every stage of a run works with: target, builder, runner, and a clock that tells where the time goes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mlsearch import __version__
+from mlsearch.builder import Builder, LocalBuilder
+from mlsearch.candidate import (
+    BuildOutcome,
+    BuildRequest,
+    CacheState,
+    CompareOutcome,
+    CompareRequest,
+    Provenance,
+    RunOutcome,
+    RunRequest,
+    TimingPlan,
+)
+from mlsearch.errors import MlsearchError
+from mlsearch.events import Watcher
+from mlsearch.runner import LocalRunner, Runner
+from mlsearch.summary import TimeSpent
+from mlsearch.target import Target, compiler_version, runtime_version
+
+
+@dataclass
+class Stopwatch:
+    """Wall-clock seconds of a run, by what they were spent on."""
+
+    started: float = field(default_factory=time.monotonic)
+    compile_s: float = 0.0
+    measure_s: float = 0.0
+
+    @property
+    def wall_s(self) -> float:
+        return time.monotonic() - self.started
+
+    def spent(self) -> TimeSpent:
+        wall = self.wall_s
+        return TimeSpent(wall, self.compile_s, self.measure_s, wall - self.compile_s - self.measure_s)
+
+
+@dataclass(frozen=True)
+class Workbench:
+    target: Target
+    workdir: Path
+    builder: Builder
+    runner: Runner
+    stopwatch: Stopwatch
+    watch: Watcher
+    seed: int
+    cache: CacheState
+    keeps_files: bool
+    """The user named the folder, so all artifacts stay."""
+
+    def build(self, requests: list[BuildRequest]) -> Iterator[tuple[BuildRequest, BuildOutcome]]:
+        """Outcomes as they come; the time that the caller takes in between is not counted as compiling."""
+        outcomes = self.builder.build(requests)
+        while True:
+            with self.compiling():
+                outcome = next(outcomes, None)
+            if outcome is None:
+                return
+            yield outcome
+
+    def build_one(self, request: BuildRequest) -> BuildOutcome:
+        [(_, outcome)] = self.build([request])
+        return outcome
+
+    def run(self, request: RunRequest) -> RunOutcome:
+        with self.measuring():
+            return self.runner.run(request)
+
+    def compare(self, request: CompareRequest) -> CompareOutcome:
+        with self.measuring():
+            return self.runner.compare(request)
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Seconds in here count as compiling."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stopwatch.compile_s += time.monotonic() - begin
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Seconds in here count as measuring."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stopwatch.measure_s += time.monotonic() - begin
+
+    def plan(self, **changes: object) -> TimingPlan:
+        """How this run measures, with some fields changed."""
+        fields: dict[str, object] = {
+            "seed": self.seed,
+            "threads": self.target.threads,
+            "cache": self.cache,
+        }
+        return TimingPlan(**{**fields, **changes})  # type: ignore[arg-type]
+
+    def provenance(self, workload: str) -> Provenance:
+        return Provenance(
+            workload=workload,
+            target=self.target.fingerprint,
+            compiler=compiler_version(),
+            runtime=runtime_version(),
+            mlsearch=__version__,
+            seed=self.seed,
+            threads=self.target.threads,
+            when=utc_now(),
+        )
+
+
+def utc_now() -> str:
+    """ISO 8601, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_BUILDER_MEMORY_BYTES = 8 * 1024**3
+
+
+@contextmanager
+def open_workbench(
+    target: Target,
+    watch: Watcher,
+    *,
+    jobs: int | None = None,
+    seed: int = 0,
+    cache: CacheState = "warm",
+    workdir: Path | None = None,
+) -> Iterator[Workbench]:
+    """A workbench with a local builder and runner. `jobs`: compile processes, one per core if None. `workdir`: keeps
+    all files; None: a temporary folder that is gone in the end."""
+    with ExitStack() as stack:
+        stopwatch = Stopwatch()
+        folder = stack.enter_context(_work_folder(workdir))
+        builder = stack.enter_context(LocalBuilder(folder, jobs or target.hardware.cores, _BUILDER_MEMORY_BYTES))
+        runner = stack.enter_context(
+            LocalRunner(
+                target.device_uri,
+                threads=target.threads,
+                log_folder=folder,
+                llc_bytes=target.hardware.llc_bytes,
+            )
+        )
+        yield Workbench(target, folder, builder, runner, stopwatch, watch, seed, cache, workdir is not None)
+
+
+@contextmanager
+def _work_folder(folder: Path | None) -> Iterator[Path]:
+    if folder is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MlsearchError(f"--workdir {folder}: {error.strerror}") from None
+        yield folder.resolve()
+        return
+    temporary = Path(tempfile.mkdtemp(prefix="mlsearch-"))
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
