@@ -30,7 +30,8 @@ from iree.compiler.dialects.transform import interpreter
 
 from mlsearch.candidate import KnobValue
 from mlsearch.errors import TemplateError
-from mlsearch.ir.library import ENTRY_POINT
+from mlsearch.ir.dispatch import body_operations
+from mlsearch.ir.library import ENTRY_POINT, PROOF, instrumented
 from mlsearch.ir.module import (
     IrError,
     Operation,
@@ -135,10 +136,11 @@ def read_declarations(text: str, where: str) -> Declarations:
     )
 
 
-def touches(text: str, function: str) -> bool:
-    """Whether the template, run as it stands, annotates an op of the dispatch."""
+def applies_to(text: str, function: str, root_position: int) -> bool:
+    """Whether the template, run as it stands on a dispatch's function, matches its root op."""
     context = new_context()
-    library = parse(text, context)
+    marked, _ = instrumented(text, "the template")
+    library = parse(marked, context)
     payload = parse(function, context)
     entry = next(op for op in top_level(library) if _is_sequence(op, ENTRY_POINT))
     target = payload.body.operations[0].operation
@@ -146,7 +148,7 @@ def touches(text: str, function: str) -> bool:
         interpreter.apply_named_sequence(target, entry, library)
     except (mlir.MLIRError, ValueError, RuntimeError):
         return False
-    return "translation_info" in target.attributes
+    return PROOF in body_operations(target)[root_position].attributes
 
 
 def bind_schedule(

@@ -15,7 +15,7 @@ from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
 from mlsearch.task import Task
-from mlsearch.workload import Tiling, Workload, element_bytes
+from mlsearch.workload import Tiling, element_bytes
 
 TEMPLATE_PARAMETER = "template"
 _TRIES_PER_NEIGHBOUR = 20
@@ -134,7 +134,7 @@ def build_space(view: DispatchView, templates: Sequence[Template], target: Targe
     """The space of a dispatch out of the templates that apply to it."""
     applying = [template for template in templates if template.applies_to(view)]
     specific = [template for template in applying if not template.declarations.is_fallback]
-    facts = dims_and_facts(view.workload, target)
+    facts = dims_and_facts(view, target)
     parts = [TemplateSpace(template, facts) for template in (specific or applying)]
     return Space(parts, view, facts["lanes"])
 
@@ -149,12 +149,14 @@ def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space
     return space
 
 
-def dims_and_facts(workload: Workload, target: Target) -> dict[str, int]:
+def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     """What a template's constraints may ask for by name: loop sizes by role, and facts of the target.
 
     `lanes`, `registers`: elements of the output type in a vector register, and how many of those there are;
-    `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`; `threads`.
+    `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`; `threads`; `inner`: size
+    of the innermost loop that another op runs in parallel where the root op reduces (as the last op of a softmax), or 1.
     """
+    workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]
     inputs = [operand for operand in workload.operands if not operand.is_output] or outputs
     output_bytes = max((element_bytes(operand.element_type) for operand in outputs), default=4)
@@ -168,7 +170,21 @@ def dims_and_facts(workload: Workload, target: Target) -> dict[str, int]:
         "l1_bytes": hardware.l1_bytes,
         "l2_bytes": hardware.l2_bytes,
         "threads": target.threads,
+        "inner": _inner_size(view),
     }
+
+
+def _inner_size(view: DispatchView) -> int:
+    loops = view.workload.loops
+    return max(
+        (
+            loops[root_loop].size
+            for op in view.compute_ops
+            for kind, root_loop in zip(op.kinds, op.root_loops, strict=True)
+            if kind == "parallel" and root_loop is not None and loops[root_loop].kind == "reduction"
+        ),
+        default=1,
+    )
 
 
 def _parameter_names(parts: Sequence[TemplateSpace]) -> dict[tuple[str, str], str]:

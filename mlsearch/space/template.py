@@ -76,7 +76,7 @@ class Template:
         return {name: _knob_value(self.leaves[name], value) for name, value in assignment.items()}
 
     def applies_to(self, view: DispatchView) -> bool:
-        return ir_template.touches(self.text, view.function)
+        return ir_template.applies_to(self.text, view.function, view.compute_ops[view.root].position)
 
     def entry(self, name: str, view: DispatchView, knobs: dict[str, KnobValue], lanes: int) -> EntryText:
         """The library entry `name` that applies this template with these knob values to this dispatch."""

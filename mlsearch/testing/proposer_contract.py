@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import optuna
 import pytest
@@ -138,6 +139,16 @@ class ProposerContract(ABC):
         first = search(self.proposer(space, study), batches=10, count=2)
         second = search(self.proposer(space, study), batches=10, count=2)
         assert len({each.candidate.key for each in first + second}) == 40
+
+    def test_a_resumed_search_knows_each_trial_by_its_candidate_and_not_by_its_knobs(self) -> None:
+        study = new_study()
+        first = self.proposer(study=study)
+        first.add_finished(Candidate.untuned(), 500.0, {})
+        (asked,) = first.ask(1)
+        second = self.proposer(study=study)
+        assert second.add_finished(Candidate.untuned(), 400.0, {}) == 0
+        of_changed_template = replace(asked.candidate, template_digest="changed")
+        assert second.add_finished(of_changed_template, 300.0, {}) == 2
 
     def test_two_proposers_on_one_study_do_not_repeat_each_other(self) -> None:
         space, study = FakeSpace(), new_study()

@@ -76,6 +76,9 @@ def _changed(**changes: object) -> str:
     return json.dumps({**json.loads(codec.to_json(record_of())), **changes})
 
 
+PROVENANCE = json.loads(codec.to_json(record_of()))["provenance"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -86,6 +89,7 @@ def _changed(**changes: object) -> str:
         (_changed(schema=0), "has schema 0"),
         (_changed(compile_s="0.5"), "record.compile_s is '0.5', not float"),
         (_changed(compile_s=True), "record.compile_s is True, not float"),
+        (_changed(provenance=PROVENANCE | {"seed": True}), "record.provenance.seed is True, not int"),
         (_changed(artifact_digest=5), "record.artifact_digest is 5, not str"),
         (_changed(extra=1), r"unknown field\(s\) extra"),
         (_changed(outcome={"type": "Path"}), "record.outcome is of unknown type 'Path'"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -31,7 +33,7 @@ def seeds(path: Path) -> list[int]:
 def test_a_store_cut_at_any_byte_opens_with_what_was_complete_and_takes_more(path: Path) -> None:
     whole = path.read_bytes()
     last_trial = whole.rindex(b'{"op_code":4')
-    for end in range(last_trial, len(whole), 97):
+    for end in (*range(last_trial, len(whole), 97), len(whole) - 1):
         path.write_bytes(whole[:end])
         torn = end - (whole.rindex(b"\n", 0, end) + 1)
         store = Store.open(path)
@@ -136,6 +138,20 @@ def test_a_full_disk_is_told_and_loses_nothing(path: Path, monkeypatch: pytest.M
     assert path.read_bytes() == before
     put(study, record_of(seed=4))
     assert seeds(path) == [0, 1, 2, 4]
+
+
+def test_an_append_waits_for_the_lock(path: Path) -> None:
+    study = Store.open(path).study("s")
+    append = Thread(target=put, args=(study, record_of(seed=3)))
+    with path.open("rb") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        before = path.read_bytes()
+        append.start()
+        append.join(timeout=0.2)
+        assert append.is_alive()
+        assert path.read_bytes() == before
+    append.join(timeout=10)
+    assert seeds(path) == [0, 1, 2, 3]
 
 
 def test_two_stores_of_one_process_take_turns(path: Path) -> None:

@@ -117,9 +117,13 @@ def test_a_resumed_tpe_knows_what_was_measured_before() -> None:
 def test_untuned_is_not_in_the_space_that_tpe_models() -> None:
     proposer = make_proposer("tpe", BigSpace(), new_study(), seed=0)
     proposer.add_finished(Candidate.untuned(), 10_000.0, {})
-    search(proposer, batches=15, count=1)
-    drawn = list(proposer._estimator.draws(3))  # type: ignore[attr-defined]
-    assert len(drawn) == 3
+    estimator = proposer._estimator  # type: ignore[attr-defined]
+    search(proposer, batches=9, count=1)
+    proposer.ask(1)
+    assert list(estimator.draws(1)) == []  # too few: nine and not ten
+    search(proposer, batches=1, count=1)
+    proposer.ask(1)
+    assert len(list(estimator.draws(3))) == 3
 
 
 def test_every_sampler_of_the_command_line_is_tested_against_the_contract() -> None:

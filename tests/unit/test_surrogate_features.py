@@ -133,6 +133,12 @@ def test_remainders_are_peeled_or_masked() -> None:
     assert masked["remainder.peeled"] == peeled["remainder.masked"] == 0
 
 
+def test_remainders_of_each_tile_around_are_counted() -> None:
+    nested = Tiling((("distribution", (100, 0, 0)), ("vector_common_parallel", (8, 32, 0))), ())
+    # Seven tiles of 100 leave 4 rows each, one of 31 leaves 7.
+    assert features(nested)["remainder.m"] == pytest.approx((7 * 4 + 7) / 731)
+
+
 def test_tiles_that_divide_the_loops_leave_nothing_over() -> None:
     found = features(Tiling((("vector_common_parallel", (17, 33, 0)),), ()))
     assert found["remainder.m"] == found["remainder.n"] == found["remainder.masked"] == 0

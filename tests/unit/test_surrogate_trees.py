@@ -24,6 +24,15 @@ def test_is_fitted_from_the_minimum_of_timed_observations_on() -> None:
     assert model.is_fitted
 
 
+def test_a_fit_to_too_little_forgets_the_one_before() -> None:
+    model = TreeSurrogate(0)
+    features = rows(60)
+    observations = [timed(log_us) for log_us in log_times(features)]
+    model.fit(features, observations)
+    model.fit(features[:3], observations[:3])
+    assert not model.is_fitted
+
+
 def test_other_seeds_give_other_ensembles() -> None:
     features = rows(60)
     observations = [timed(log_us) for log_us in log_times(features)]

@@ -43,22 +43,24 @@ module attributes {transform.with_named_sequence} {
         tile_m = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16],
         tile_n = [1, 4, 8, 16, 32, 64, 128, 256, 512],
         step_k = [1, 2, 4, 8, 16],
-        cache_m = [0, 1, 2, 4, 8, 16, 32],
-        cache_n = [0, 1, 2, 4, 8, 16, 32, 64],
-        cache_k = [0, 32, 64, 128, 256, 512, 1024],
-        dist_m = [0, 1, 2, 4, 8, 16],
-        dist_n = [0, 1, 2, 4, 8, 16]
+        cache_m = [0, 1, 2, 4, 8, 16],
+        cache_n = [0, 1, 2, 4, 8, 16],
+        cache_k = [0, 64, 128, 256, 512],
+        dist_m = [0, 1, 4, 16],
+        dist_n = [0, 1, 4, 16]
       },
       mlsearch.defaults = {
         tile_m = 8, tile_n = 32, step_k = 4, cache_m = 8, cache_n = 1, cache_k = 256,
         cache_order = ["m", "n"], dist_m = 0, dist_n = 0, peel = true
       },
       mlsearch.priors = [
-        {tile_m = 8, tile_n = 32, step_k = 1, cache_m = 8, cache_n = 2, cache_k = 0, peel = true},
-        {tile_m = 14, tile_n = 32, step_k = 1, cache_m = 4, cache_n = 2, cache_k = 256, peel = true},
-        {tile_m = 12, tile_n = 32, step_k = 1, cache_m = 8, cache_n = 1, cache_k = 256, peel = false},
-        {tile_m = 1, tile_n = 256, step_k = 1, cache_m = 0, cache_n = 0, cache_k = 0, dist_n = 1, peel = false},
-        {tile_m = 6, tile_n = 64, step_k = 1, cache_m = 8, cache_n = 1, cache_k = 512, peel = true}
+        {tile_m = 8, tile_n = 32, step_k = 4, cache_m = 2, cache_n = 2, cache_k = 0, dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 10, tile_n = 32, step_k = 4, cache_m = 2, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 14, tile_n = 32, step_k = 1, cache_m = 4, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 8, tile_n = 32, step_k = 4, cache_m = 8, cache_n = 2, cache_k = 256, dist_m = 4, dist_n = 1, peel = false},
+        {tile_m = 6, tile_n = 64, step_k = 1, cache_m = 8, cache_n = 1, cache_k = 512, dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 1, tile_n = 256, step_k = 1, cache_m = 1, cache_n = 1, cache_k = 0, dist_m = 0, dist_n = 1, peel = false},
+        {tile_m = 1, tile_n = 128, step_k = 4, cache_m = 1, cache_n = 1, cache_k = 512, dist_m = 0, dist_n = 0, peel = false}
       ]
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %lane_count: !smt.int,
@@ -155,6 +157,8 @@ module attributes {transform.with_named_sequence} {
   transform.named_sequence @match_floats(%op: !transform.any_op {transform.readonly}) -> !transform.any_op {
     %matched = transform.match.structured failures(propagate) %op : (!transform.any_op) -> !transform.any_op {
     ^bb0(%contraction: !transform.any_op):
+      // Convolutions multiply and add as well, but read their input at a sum of two loops.
+      "transform.match.structured.input"(%contraction) <{raw_position_list = array<i64>, is_all, projected_permutation}> : (!transform.any_op) -> ()
       "transform.match.structured.body"(%contraction) <{contraction = ["arith.mulf", "arith.addf"]}> : (!transform.any_op) -> ()
       transform.match.structured.yield %contraction : !transform.any_op
     }
@@ -164,6 +168,8 @@ module attributes {transform.with_named_sequence} {
   transform.named_sequence @match_integers(%op: !transform.any_op {transform.readonly}) -> !transform.any_op {
     %matched = transform.match.structured failures(propagate) %op : (!transform.any_op) -> !transform.any_op {
     ^bb0(%contraction: !transform.any_op):
+      // Convolutions multiply and add as well, but read their input at a sum of two loops.
+      "transform.match.structured.input"(%contraction) <{raw_position_list = array<i64>, is_all, projected_permutation}> : (!transform.any_op) -> ()
       "transform.match.structured.body"(%contraction) <{contraction = ["arith.muli", "arith.addi"]}> : (!transform.any_op) -> ()
       transform.match.structured.yield %contraction : !transform.any_op
     }
