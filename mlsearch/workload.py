@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -68,9 +69,9 @@ class Workload:
 
 
 def element_bytes(element_type: str) -> int:
-    """Storage bytes of an MLIR scalar type: `f32` is 4, `bf16` is 2, `i1` is 1."""
-    bits = int("".join(c for c in element_type if c.isdigit()) or 64)
-    return max(1, bits // 8)
+    """Storage bytes of an MLIR scalar type: `f32` is 4, `bf16` is 2, `f8E4M3FN` and `i1` are 1."""
+    digits = re.search(r"\d+", element_type)
+    return max(1, int(digits[0]) // 8) if digits else 8
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ choice of tile sizes can be laid out on all of them.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -349,14 +350,12 @@ def _content_key(operations: list[Operation]) -> str:
     The values are numbered anew in the order of the computation; loads stand for their types, and the bindings
     and offsets behind them are left out.
     """
-    numbers: dict[object, int] = {}
+    numbers: dict[object, str] = {}
     lines: list[object] = []
-    for op in operations:
-        operands = [numbers.get(_identity(value), -1) for value in op.operands]
+    for op in _behind_stores(operations):
+        operands = [numbers.get(_identity(value), "") for value in op.operands]
         for result in op.results:
-            numbers[_identity(result)] = len(numbers)
-        if op.name.startswith(("hal.interface.", "func.return")):
-            continue
+            numbers[_identity(result)] = f"r{len(numbers)}"
         if op.name in _LOADS:
             lines.append(["load", [str(result.type) for result in op.results], _slice_text(op)])
             continue
@@ -364,10 +363,26 @@ def _content_key(operations: list[Operation]) -> str:
             lines.append(["store", operands[0], _slice_text(op)])
             continue
         attributes = {name: str(value) for name, value in op.attributes.items()}
-        regions = [_region_lines(region) for region in op.regions]
+        regions = [_region_lines(region, numbers) for region in op.regions]
         lines.append([op.name, operands, [str(result.type) for result in op.results], attributes, regions])
-    # Constants are numbered where they stand, but their place among the others says nothing.
     return digest(lines)
+
+
+def _behind_stores(operations: list[Operation]) -> list[Operation]:
+    """The stores and all that the stored values come from, up to the loads, in program order."""
+    needed: set[int] = set()
+    found = []
+    for op in reversed(operations):
+        if op.name in _STORES:
+            sources = [op.operands[0]]
+        elif hash(op) not in needed:
+            continue
+        else:
+            # What a body captures is needed as well.
+            sources = [] if op.name in _LOADS else [value for nested in walk(op) for value in nested.operands]
+        found.append(op)
+        needed |= {hash(value.owner) for value in sources if isinstance(value, mlir.OpResult)}
+    return found[::-1]
 
 
 def _slice_text(op: Operation) -> list[str]:
@@ -375,16 +390,18 @@ def _slice_text(op: Operation) -> list[str]:
     return [str(op.attributes[name]) for name in names if name in op.attributes]
 
 
-def _region_lines(region: mlir.Region) -> list[object]:
+def _region_lines(region: mlir.Region, outer: Mapping[object, str]) -> list[object]:
+    """`outer`: names of the values that the region may capture."""
     lines: list[object] = []
+    names = dict(outer)
     for block in region.blocks:
-        local: dict[object, str] = {_identity(arg): f"a{i}" for i, arg in enumerate(block.arguments)}
+        names |= {_identity(arg): f"a{i}" for i, arg in enumerate(block.arguments)}
         for op in block.operations:
             operation = op.operation
-            operands = [local.get(_identity(value), str(value.type)) for value in operation.operands]
+            operands = [names.get(_identity(value), str(value.type)) for value in operation.operands]
             for result in operation.results:
-                local[_identity(result)] = f"v{len(local)}"
+                names[_identity(result)] = f"v{len(names)}"
             attributes = {name: str(value) for name, value in operation.attributes.items()}
-            nested = [_region_lines(inner) for inner in operation.regions]
+            nested = [_region_lines(inner, names) for inner in operation.regions]
             lines.append([operation.name, operands, [str(r.type) for r in operation.results], attributes, nested])
     return lines

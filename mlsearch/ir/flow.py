@@ -71,11 +71,8 @@ def _read_site(op: Operation, executable: str, function: str) -> Site:
     results = [str(result.type) for result in op.results]
     tied = [-1] * len(results)
     if "tied_operands" in op.attributes:
-        # Indices count all operands of the op, the workload ones included.
-        tied = [
-            mlir.IntegerAttr(entry).value - workload if mlir.IntegerAttr(entry).value >= 0 else -1
-            for entry in op.attributes["tied_operands"]
-        ]
+        # Indices count the arguments, behind the workload operands.
+        tied = [int(mlir.IntegerAttr(entry).value) for entry in op.attributes["tied_operands"]]
     return Site(
         executable,
         function,
@@ -158,7 +155,9 @@ def slice_task(module: Module, site: Site) -> str:
         for op in top_level(module)
         if op.name == "util.global" or (op.name == "flow.executable" and symbol_name(op) == site.executable)
     ]
-    attributes = ", ".join(f"{name} = {value}" for name, value in module.operation.attributes.items())
+    # A module's own name is a property, which the attribute dictionary can't hold.
+    own = [(name, value) for name, value in module.operation.attributes.items() if name != "sym_name"]
+    attributes = ", ".join(f"{name} = {value}" for name, value in own)
     body = "\n".join([*kept, _task_function(site)])
     return f"module attributes {{{attributes}}} {{\n{body}\n}}\n"
 

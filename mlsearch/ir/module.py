@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -12,6 +13,8 @@ from mlsearch.errors import MlsearchError
 
 Module: TypeAlias = "mlir.Module"
 Operation: TypeAlias = "mlir.Operation"
+
+_BARE_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*")
 
 
 class IrError(MlsearchError):
@@ -63,8 +66,8 @@ def print_local(op: Operation) -> str:
 
 
 def symbol_ref(name: str) -> str:
-    """`@name`, quoted as MLIR needs it for names with spaces, quotes or other special characters."""
-    if name and not name[0].isdigit() and all(c.isascii() and (c.isalnum() or c in "_$.-") for c in name):
+    """`@name`, quoted as MLIR needs it for names with spaces, quotes, dashes or other special characters."""
+    if _BARE_SYMBOL.fullmatch(name):
         return f"@{name}"
     return f"@{string_literal(name)}"
 

@@ -10,8 +10,6 @@ import optuna
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
 
 from mlsearch.candidate import Record
 from mlsearch.errors import StoreError
@@ -164,6 +162,10 @@ def _record_of(study: str, trial: FrozenTrial) -> Record | None:
 
 
 def _open_database(url: str) -> tuple[BaseStorage, str]:
+    # Optuna brings it; it takes a tenth of a second to import, for nothing where the store is a journal.
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
     try:
         shown = make_url(url).render_as_string(hide_password=True)
     except SQLAlchemyError:

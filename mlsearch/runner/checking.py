@@ -31,6 +31,8 @@ class Reference:
     want: list[Array]
     time_us: float
     """Of its last run."""
+    overwritten: list[tuple[Any, Array]]
+    """Buffers of the inputs that the program writes its results over, with what they held at first."""
     share: BaselineShare = field(default_factory=BaselineShare)
 
 
@@ -120,12 +122,20 @@ def _run_baseline(device: Device, baseline: Path, signature: Signature, seed: in
     call = device.load(baseline, signature.function).bind(inputs, out_buffers)
     call.run()
     want = call.outputs(signature)
+    # IREE works in place on a caller's tensor that a program updates, e.g. a matmul that adds to an argument.
+    overwritten = [
+        (view.get_buffer(), array)
+        for view, array in zip(inputs, arrays, strict=True)
+        if device.get(view).tobytes() != array.tobytes()
+    ]
     time_us = call.run()  # the first one paid for page faults
     call.release()
-    return Reference(signature, call, inputs, out_buffers, want, time_us)
+    return Reference(signature, call, inputs, out_buffers, want, time_us, overwritten)
 
 
 def _poisoned_run(call: Call, reference: Reference, device: Device, poison: Sequence[int]) -> tuple[list[Array], float]:
+    for buffer, array in reference.overwritten:
+        device.write(buffer, array)
     for index, buffer in zip(reference.signature.out_buffers, reference.out_buffers, strict=True):
         device.fill(buffer, poison[index])
     time_us = call.run()

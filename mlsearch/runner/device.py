@@ -59,11 +59,14 @@ class Device:
         )
 
     def fill(self, buffer: Any, byte: int) -> None:
+        """Overwrite all of the buffer with one byte."""
+        self.write(buffer, np.full(buffer.byte_length(), byte, dtype=np.uint8))
+
+    def write(self, buffer: Any, content: Array) -> None:
         """Overwrite all of the buffer."""
-        pattern = np.full(buffer.byte_length(), byte, dtype=np.uint8)
-        if pattern.size == 0:
+        if content.size == 0:
             return
-        source = self._allocate_copy(pattern, rt.HalElementType.UINT_8).get_buffer()
+        source = self._allocate_copy(_bytes_of(content), rt.HalElementType.UINT_8).get_buffer()
         done = self._device.create_semaphore(0)
         self._device.queue_copy(
             source,
@@ -105,6 +108,10 @@ class Device:
             buffer=bits,
             element_type=element_type,
         )
+
+
+def _bytes_of(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 class Function:

@@ -29,6 +29,11 @@ from mlsearch.trial_attributes import ABANDONED
 TEMPLATE = "template"
 """The parameter that chooses a template; which others there are then depends on it."""
 
+_STARTUP = 10
+"""Fewer trials than this say too little. Optuna's own default."""
+_WORST = TrialState.PRUNED
+"""The sampler ranks trials in this state behind all that have a time."""
+
 
 class Estimator:
     """Draws parameters that resemble those of the fastest trials and not those of the others."""
@@ -44,6 +49,7 @@ class Estimator:
                 multivariate=True,
                 group=self._is_grouped,
                 constant_liar=True,
+                n_startup_trials=_STARTUP,
                 seed=int(rng.integers(1 << 31)),
             )
         with quiet_optuna():
@@ -51,6 +57,7 @@ class Estimator:
         # The sampler takes its draws for those of a running trial: always of this one.
         self._scratch = self._study.ask().number
         self._numbers: dict[int, int] = {}
+        self._ended = 0
 
     def learn(self, trial: FrozenTrial) -> None:
         """Take in a trial of the real study, new or in a new state."""
@@ -60,15 +67,24 @@ class Estimator:
             params = {name: self._position(name, value) for name, value in trial.params.items()}
             distributions = {name: self._distributions[name] for name in params}
             self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=distributions))
+        if trial.user_attrs.get(ABANDONED):
+            self._study.tell(number, state=TrialState.FAIL)
+            return
+        if not trial.state.is_finished():
+            return
+        self._ended += 1
         if trial.state == TrialState.COMPLETE:
             self._study.tell(number, trial.value)
-        elif trial.user_attrs.get(ABANDONED):
-            self._study.tell(number, state=TrialState.FAIL)
-        elif trial.state.is_finished():
-            self._study.tell(number, state=TrialState.PRUNED)
+        else:
+            self._study.tell(number, state=_WORST)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough trials have ended to draw."""
+        return self._ended >= _STARTUP
 
     def draws(self, count: int) -> Iterator[dict[str, KnobValue]]:
-        """`count` times a value for every parameter; none while too few trials have ended.
+        """`count` times a value for every parameter. Only if `is_ready`.
 
         Draws are independent of each other, may repeat, and may violate constraints.
         """
@@ -76,8 +92,6 @@ class Estimator:
         modelled = self._modelled(scratch)
         for _ in range(count):
             drawn = self._sampler.sample_relative(self._study, scratch, modelled)
-            if not drawn:
-                return
             yield {name: self._value(name, drawn.get(name)) for name in self._scales}
 
     def _modelled(self, scratch: FrozenTrial) -> dict[str, BaseDistribution]:

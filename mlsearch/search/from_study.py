@@ -15,6 +15,9 @@ from mlsearch.search.base import Asked, CandidateFilter, Proposer, SearchSpace
 from mlsearch.search.trials import Trials
 from mlsearch.trial_attributes import ABANDONED
 
+_SPARE_DRAWS = 16
+"""More uniform draws than are wanted, since in a small space most of them may have been tried."""
+
 
 class StudyProposer(Proposer):
     """Asks for the space's priors, then for what the filter picks from the pool that a subclass fills."""
@@ -79,7 +82,7 @@ class StudyProposer(Proposer):
 
     def uniform(self, count: int) -> list[Candidate]:
         """Uniformly drawn, not tried yet. Fewer only if fewer are left."""
-        drawn = self.fresh(self.space.sample(self._rng, 2 * count), count)
+        drawn = self.fresh(self.space.sample(self._rng, 2 * count + _SPARE_DRAWS), count)
         if drawn:
             return drawn
         # Nearly all has been tried, so walking along the space is no longer than that list.

@@ -38,6 +38,8 @@ class TpeProposer(StudyProposer):
         self._times: list[tuple[float, Candidate]] = []
 
     def _pool(self, wanted: int) -> list[Candidate]:
+        if not self._estimator.is_ready:
+            return self.uniform(max(wanted, _UNIFORM) if self._filter.is_active else wanted)
         if not self._filter.is_active:
             return self._drawn(wanted) or self._neighbours(wanted) or self.uniform(wanted)
         pool = self._drawn(max(wanted, _DRAWS)) + self._neighbours(_NEIGHBOURS)

@@ -90,7 +90,7 @@ class Trials:
         )
         # Optuna does not say which number it gave; another process may have added trials as well.
         added = self._study.get_trials(deepcopy=False, states=(state,))
-        number = next(trial.number for trial in reversed(added) if trial.user_attrs == marks)
+        number = next(trial.number for trial in reversed(added) if _marks(trial.user_attrs) == _marks(marks))
         self._holders[candidate.key] = number
         return number
 
@@ -107,7 +107,8 @@ class Trials:
         held = trial.user_attrs.get(CANDIDATE)
         if isinstance(held, str):
             return held
-        candidate = self._space.repair(trial.params)  # a trial that a person enqueued in the dashboard
+        # A trial that a person added in the dashboard.
+        candidate = self._space.repair(trial.params) if trial.params else None
         return candidate.key if candidate else None
 
     def _check_choices(self, trial: FrozenTrial) -> None:
@@ -117,6 +118,11 @@ class Trials:
                     f"study '{self._study.study_name}' was made for other choices of '{name}' (the templates "
                     "or the target have changed since): choose another study name"
                 )
+
+
+def _marks(attributes: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What tells a trial that was just added from all others in its state."""
+    return attributes.get(CANDIDATE), attributes.get(OWNER)
 
 
 def _end_state(objective_us: float | None) -> TrialState:

@@ -22,6 +22,8 @@ LEVELS = (
 )
 """IREE's CPU tiling levels, outermost first."""
 
+_REDUCTION_LEVELS = ("cache_reduction", "vector_reduction")
+
 # A loop that the template does not name is cut to single iterations at these levels, and not at all at the others.
 _UNIT_LEVELS = {
     "distribution": "parallel",
@@ -76,7 +78,19 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
         for index, op in enumerate(view.compute_ops)
         if index != view.root and (config := _companion_config(op, tiling, loops, lanes))
     }
-    return Layout(tiling, _config_text(tiling.levels, orders), companions, _dictionary(options))
+    root_levels = [
+        (level, own)
+        for level, sizes in tiling.levels
+        if any(own := _of_kind(level, sizes, loops)) or level == "distribution"
+    ]
+    return Layout(tiling, _config_text(root_levels, orders), companions, _dictionary(options))
+
+
+def _of_kind(level: str, sizes: tuple[int, ...], loops: Sequence[Loop]) -> tuple[int, ...]:
+    """The sizes that IREE accepts at a level: a template may name a reduction loop at a parallel level, which is then
+    meant for the other ops that run along it in parallel."""
+    kind = "reduction" if level in _REDUCTION_LEVELS else "parallel"
+    return tuple(size if loop.kind == kind else 0 for size, loop in zip(sizes, loops, strict=True))
 
 
 def _size(level: str, loop: Loop, tree: Mapping[str, object], knobs: Mapping[str, KnobValue]) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
-from mlsearch.trial_attributes import Owner
+from mlsearch.trial_attributes import Owner, _start_of
 
 US = Owner.this_process()
 
@@ -20,9 +19,11 @@ def test_this_process_is_not_gone() -> None:
 
 
 def test_a_process_that_only_waits_to_be_reaped_is_gone() -> None:
-    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    process = subprocess.Popen(["sleep", "60"])
+    owner = replace(US, pid=process.pid, started=_start_of(process.pid) or "")
+    assert not owner.is_gone()
+    process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    owner = replace(US, pid=process.pid, started="1")
     assert owner.is_gone()
     process.wait()
 

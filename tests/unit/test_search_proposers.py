@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from statistics import mean
 
+import numpy as np
 import optuna
 import pytest
 
@@ -88,6 +89,22 @@ def test_tpe_stays_away_from_what_fails() -> None:
     assert tpe < 0.7 * uniform
 
 
+def test_tpe_draws_uniformly_until_ten_trials_have_ended() -> None:
+    class Watched(BigSpace):
+        looked_around = False
+
+        def neighbours(self, candidate: Candidate, rng: np.random.Generator, count: int) -> list[Candidate]:
+            self.looked_around = True
+            return super().neighbours(candidate, rng, count)
+
+    space = Watched()
+    study = new_study()
+    search(make_proposer("tpe", space, study, seed=0, candidate_filter=KeepLast()), batches=10, count=1)
+    assert not space.looked_around
+    search(make_proposer("tpe", space, study, seed=0, candidate_filter=KeepLast()), batches=1, count=1)
+    assert space.looked_around
+
+
 def test_tpe_gives_an_active_filter_a_pool_of_draws_neighbours_and_uniform_ones() -> None:
     sizes = []
 
@@ -120,9 +137,10 @@ def test_untuned_is_not_in_the_space_that_tpe_models() -> None:
     estimator = proposer._estimator  # type: ignore[attr-defined]
     search(proposer, batches=9, count=1)
     proposer.ask(1)
-    assert list(estimator.draws(1)) == []  # too few: nine and not ten
+    assert not estimator.is_ready  # nine trials say something of the space, and not ten
     search(proposer, batches=1, count=1)
     proposer.ask(1)
+    assert estimator.is_ready
     assert len(list(estimator.draws(3))) == 3
 
 
