@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,13 +13,14 @@ from mlsearch.errors import PayloadError
 from mlsearch.ir import flow
 from mlsearch.ir.dispatch import DispatchView, NotReadable, read_dispatch
 from mlsearch.ir.flow import Site
-from mlsearch.ir.module import Module, new_context, parse, symbol_name
+from mlsearch.ir.module import Module, new_context, parse, print_local, symbol_name, walk
 from mlsearch.payload import Payload
 from mlsearch.target import Target
 from mlsearch.workload import Workload
 
 # Prints each dispatch's function where a transform library gets to see it, and changes nothing.
 _PROBE_MARK = "mlsearch probe"
+_PROBED = "probed.mlir"
 _PROBE = (
     "module attributes {transform.with_named_sequence} {\n"
     "  transform.named_sequence @__kernel_config(%function: !transform.any_op {transform.readonly}) {\n"
@@ -43,6 +44,8 @@ class Task:
     """How many times the payload's code dispatches it."""
     view: DispatchView | None
     """None where the dispatch can't be read; `not_tunable` then says why."""
+    late_view: DispatchView | None
+    """The same dispatch as a strategy sees it, after IREE has prepared it for lowering; None where it can't be read."""
     module: Path | None
     """Flow-phase module with the function `task`; None where it can't run on its own."""
     signature: Signature | None
@@ -68,9 +71,12 @@ def cut(payload: Payload, target: Target, workdir: Path) -> list[Task]:
     module = payload.parse()
     sites, count = flow.dispatch_sites(module)
     views = _views(payload, target, workdir) if sites else {}
+    late_views = _late_views(workdir / _PROBED) if sites else {}
     tasks: list[Task] = []
     for site in sites.values():
         task = _task(f"t{len(tasks)}", module, site, count, views, workdir)
+        late_view = late_views.get(site.function)
+        task = replace(task, late_view=None if isinstance(late_view, str) else late_view)
         twin = next((i for i, other in enumerate(tasks) if _same(task, other)), None)
         if twin is None:
             tasks.append(task)
@@ -111,6 +117,7 @@ def _task(
         functions=(site.function,),
         sites=count[site.executable],
         view=None if isinstance(view, str) else view,
+        late_view=None,
         module=path,
         signature=signature if path else None,
         not_tunable=view if isinstance(view, str) else None,
@@ -123,7 +130,7 @@ def _views(payload: Payload, target: Target, workdir: Path) -> dict[str, Dispatc
     probe.write_text(_PROBE)
     argv = toolchain.compile_argv(
         payload.flow_module,
-        workdir / "probed.mlir",
+        workdir / _PROBED,
         target.compile_flags,
         library=probe,
         compile_from="flow",
@@ -133,8 +140,20 @@ def _views(payload: Payload, target: Target, workdir: Path) -> dict[str, Dispatc
     done = toolchain.run(argv)
     if done.returncode:
         raise PayloadError(f"{payload.path} does not compile even untuned: {done.headline} (command: {done.command})")
+    texts = done.stdout.split(f"[[[ IR printer: {_PROBE_MARK} ]]]\n")[1:]
+    return _read_all(texts)
+
+
+def _late_views(configured: Path) -> dict[str, DispatchView | str]:
+    """Each dispatch function as it is once IREE has configured it untuned."""
+    module = parse(configured.read_text(), new_context())
+    functions = [op for op in walk(module.operation) if op.name == "func.func"]
+    return _read_all([print_local(function) for function in functions])
+
+
+def _read_all(functions: Sequence[str]) -> dict[str, DispatchView | str]:
     views: dict[str, DispatchView | str] = {}
-    for text in done.stdout.split(f"[[[ IR printer: {_PROBE_MARK} ]]]\n")[1:]:
+    for text in functions:
         module = parse(text, new_context())
         name = symbol_name(module.body.operations[0].operation)
         try:

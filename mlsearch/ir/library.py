@@ -55,7 +55,7 @@ def entry_text(
     `companions`: for ops other than the root, by index into `view.compute_ops`, the text of their lowering config.
     """
     matcher = _matcher(name, view, (view.root, *companions))
-    apply = _apply(name, list(companions.values()))
+    apply = _apply(name, list(companions.values()), is_strategy)
     return EntryText(name, "\n".join([matcher, schedule, apply]), is_strategy)
 
 
@@ -305,12 +305,16 @@ def _put_dag_match(place: Operation, dag: list[Operation], context: mlir.Context
     place.erase()
 
 
-def _apply(name: str, companion_configs: Sequence[str]) -> str:
+def _apply(name: str, companion_configs: Sequence[str], is_strategy: bool) -> str:
     companions = [f"%companion{i}" for i in range(len(companion_configs))]
     parameters = ", ".join(f"{handle}: {_ANY} {{transform.readonly}}" for handle in ["%root", *companions])
     lines = [f"transform.named_sequence {symbol_ref('apply_' + name)}({parameters}) {{"]
-    # The mark goes on first: a strategy may leave nothing of the root op behind.
-    lines += _annotation("%root", MARKER, string_literal(name), "%mark")
+    marked = "%root"
+    if is_strategy:
+        # IREE may rewrite the root op before a strategy runs; what the strategy hangs on is the function.
+        marked = "%function"
+        lines.append(f'%function = transform.get_parent_op %root <{{op_name = "func.func"}}> : ({_ANY}) -> {_ANY}')
+    lines += _annotation(marked, MARKER, string_literal(name), "%mark")
     for index, (handle, config) in enumerate(zip(companions, companion_configs, strict=True)):
         lines += _annotation(handle, "lowering_config", config, f"%config{index}")
     lines += [
@@ -362,16 +366,27 @@ def instrumented(text: str, where: str) -> tuple[str, tuple[str, ...]]:
 
 
 def proofs(configured: str) -> dict[str, tuple[str, ...]]:
-    """Entry name to the dispatch functions that it was applied to, from IR after IREE's configuration phase."""
+    """Entry name to the dispatch functions that it was applied to, from IR after IREE's configuration phase.
+
+    A mark on an op counts where it stands: it is gone if IREE rewrote the op and lost its config. The mark on the
+    function counts if a strategy is to lower it.
+    """
     found: dict[str, dict[str, None]] = {}
-    for op in walk(parse(configured, new_context()).operation):
-        if op.name != "func.func":
+    for function in walk(parse(configured, new_context()).operation):
+        if function.name != "func.func":
             continue
-        for nested in walk(op):
-            if PROOF in nested.attributes:
-                entry = str(mlir.StringAttr(nested.attributes[PROOF]).value)
-                found.setdefault(entry, {})[symbol_name(op)] = None
+        translation = str(function.attributes["translation_info"]) if "translation_info" in function.attributes else ""
+        marked = function if _STRATEGY in translation else None
+        for op in walk(function):
+            if op == function and marked is None:
+                continue
+            for name, value in op.attributes.items():
+                if name.startswith(PROOF):
+                    found.setdefault(str(mlir.StringAttr(value).value), {})[symbol_name(function)] = None
     return {entry: tuple(functions) for entry, functions in found.items()}
+
+
+_STRATEGY = "transform_dialect_codegen"
 
 
 def _parse_library(text: str, where: str) -> Module:
@@ -402,10 +417,20 @@ def _marked_copy(sequences: dict[str, Operation], action: str, entry: str, numbe
             attributes={"value": mlir.StringAttr.get(entry)},
             ip=start,
         )
-        mlir.Operation.create(
-            "transform.annotate",
-            operands=[body.arguments[0], mark.result],
-            attributes={"name": mlir.StringAttr.get(PROOF)},
+        any_op = mlir.Type.parse(_ANY)
+        function = mlir.Operation.create(
+            "transform.get_parent_op",
+            results=[any_op],
+            operands=[body.arguments[0]],
+            attributes={"op_name": mlir.StringAttr.get("func.func"), "allow_empty_results": mlir.UnitAttr.get()},
             ip=start,
         )
+        # Numbered, since several entries may match ops of one function.
+        for handle, attribute in ((body.arguments[0], PROOF), (function.result, f"{PROOF}{number}")):
+            mlir.Operation.create(
+                "transform.annotate",
+                operands=[handle, mark.result],
+                attributes={"name": mlir.StringAttr.get(attribute)},
+                ip=start,
+            )
     return name

@@ -15,13 +15,17 @@ what a search must know, in the compiler's own language:
 
 and these discardable attributes say where a bound value goes:
 
-    {mlsearch.bind = "lowering_config" | "translation_info"}   on `transform.param.constant`
-    {mlsearch.knob = "name"}                                   on `transform.param.constant` of an integer
+    {mlsearch.bind = "lowering_config" | "translation_info" | "pipeline"}   on `transform.param.constant`
+    {mlsearch.knob = "name"}                on `transform.param.constant` of an integer
+    {mlsearch.bind = "every_op"}            on a sequence that gives each op of a function its lowering config
+
+A template with the module attribute `mlsearch.strategy` replaces IREE's lowering by its sequence `@strategy`, which
+runs after IREE has prepared the dispatch; one with `mlsearch.fallback` is used only where no other template applies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +51,8 @@ from mlsearch.ir.module import (
 
 BIND = "mlsearch.bind"
 KNOB = "mlsearch.knob"
+OPTIONS = "options"
+"""Entry of the `knobs` dictionary that goes to the translation info."""
 _CONSTRAINTS = "iree_codegen.smt.constraints"
 _SCHEDULE = "schedule"
 _INT_KNOB = "#iree_codegen.smt.int_knob<"
@@ -84,7 +90,8 @@ class KnobLeaf:
 
 
 KnobTree = dict[str, object]
-"""The `knobs` dictionary with `KnobLeaf`s, lists, integers and nested dictionaries."""
+"""The `knobs` dictionary with `KnobLeaf`s, lists, integers and nested dictionaries; what is fixed in `options` is the
+attribute's text."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,10 @@ def read_declarations(text: str, where: str) -> Declarations:
         raise TemplateError(f"template {where} has no sequence @{', @'.join(sorted(missing))}")
     attributes = op.attributes
     dims = _example_dims(op, where)
-    tree = {entry.name: _knob_tree(entry.attr) for entry in mlir.DictAttr(attributes["knobs"])}
+    tree = {
+        entry.name: _option_tree(entry.attr) if entry.name == OPTIONS else _knob_tree(entry.attr)
+        for entry in mlir.DictAttr(attributes["knobs"])
+    }
     return Declarations(
         knob_tree=tree,
         domains={
@@ -156,10 +166,12 @@ def bind_schedule(
     entry: str,
     bound: Mapping[str, str],
     knobs: Mapping[str, KnobValue],
+    every_op: Sequence[str] = (),
 ) -> str:
     """The template's sequences for one entry of a library: `@schedule_<entry>` and what it refers to.
 
-    `bound` has the text of the attributes that replace the ones marked with `mlsearch.bind`.
+    `bound` has the text of the attributes that replace the ones marked with `mlsearch.bind`; `every_op` the lowering
+    config of each structured op of the function, in order, an empty text for none.
     """
     module = parse(text, new_context())
     helpers = {
@@ -174,10 +186,30 @@ def bind_schedule(
         for nested in walk(op):
             _bind_parameter(nested, bound, knobs)
             _rename_references(nested, helpers, entry)
-        context = module.context
-        op.attributes["sym_name"] = mlir.StringAttr.get(f"{symbol_name(op)}_{entry}", context)
+        name = f"{symbol_name(op)}_{entry}"
+        if BIND in op.attributes:
+            texts.append(_every_op_sequence(name, every_op))
+            continue
+        op.attributes["sym_name"] = mlir.StringAttr.get(name, module.context)
         texts.append(print_local(op))
     return "\n".join(texts)
+
+
+def _every_op_sequence(name: str, configs: Sequence[str]) -> str:
+    """A sequence that gives the function's structured ops these lowering configs."""
+    any_op, count = "!transform.any_op", len(configs)
+    lines = [
+        f"transform.named_sequence {symbol_ref(name)}(%function: {any_op} {{transform.readonly}}) {{",
+        f"  %ops = transform.structured.match interface{{LinalgOp}} in %function : ({any_op}) -> {any_op}",
+        f"  %op:{count} = transform.split_handle %ops : ({any_op}) -> ({', '.join([any_op] * count)})",
+    ]
+    for index, config in enumerate(configs):
+        if config:
+            lines += [
+                f"  %config{index} = transform.param.constant {config} -> !transform.any_param",
+                f'  transform.annotate %op#{index} "lowering_config" = %config{index} : {any_op}, !transform.any_param',
+            ]
+    return "\n".join([*lines, "  transform.yield", "}"])
 
 
 def strategy_name(entry: str) -> str:
@@ -246,6 +278,15 @@ def _knob_tree(attribute: mlir.Attribute) -> object:
     return python_value(attribute)
 
 
+def _option_tree(attribute: mlir.Attribute) -> object:
+    if not isinstance(attribute, mlir.DictAttr):
+        return str(attribute)
+    leaves = {entry.name: _knob_tree(entry.attr) for entry in attribute}
+    return {
+        entry.name: leaf if isinstance(leaf := leaves[entry.name], KnobLeaf) else str(entry.attr) for entry in attribute
+    }
+
+
 def _knob_name(text: str) -> str:
     return text.split('"')[1]
 
@@ -278,6 +319,8 @@ def _expression(op: Operation, arguments: tuple[Expression, ...]) -> Expression:
         return Expression("lookup", arguments, tuple(zip(keys, values, strict=True)))
     if op.name == "smt.int.constant":
         return Expression("constant", value=int(str(op.attributes["value"]).split(":")[0]))
+    if op.name == "smt.constant":
+        return Expression("constant", value=int(str(op.attributes["value"]) == "true"))
     if op.name == "smt.int.cmp":
         predicate = str(op.attributes["pred"]).split(":")[0].strip()
         name = _PREDICATES[int(predicate)] if predicate.isdigit() else predicate

@@ -92,7 +92,6 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "int.div": _divide,
     "int.mod": _modulo,
     "int.abs": np.abs,
-    "int.neg": np.negative,
     "eq": _all_equal,
     "distinct": _all_distinct,
     "and": lambda *values: reduce(np.logical_and, values),

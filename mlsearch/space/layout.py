@@ -9,7 +9,7 @@ from math import prod
 from mlsearch.candidate import KnobValue
 from mlsearch.errors import TemplateError
 from mlsearch.ir.dispatch import ComputeOp, DispatchView
-from mlsearch.ir.template import Declarations, KnobLeaf
+from mlsearch.ir.template import OPTIONS, Declarations, KnobLeaf
 from mlsearch.workload import Loop, Tiling
 
 LEVELS = (
@@ -30,7 +30,6 @@ _UNIT_LEVELS = {
     "vector_common_parallel": "parallel",
     "vector_reduction": "reduction",
 }
-_OPTIONS = "options"
 _ORDER = "order"
 
 
@@ -47,6 +46,22 @@ class Layout:
     """Entries of the translation info as a dictionary attribute, or an empty text."""
 
 
+def check_layout(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> None:
+    """Raises TemplateError for a `knobs` dictionary that can't be laid out. `knobs` has a value for each."""
+    for level, tree in declarations.knob_tree.items():
+        if not isinstance(tree, dict):
+            raise TemplateError(f"knobs: '{level}' must be a dictionary, not {tree}")
+        if level not in (*LEVELS, OPTIONS) and not declarations.is_strategy:
+            raise TemplateError(f"knobs: '{level}' is no tiling level; known: {', '.join((*LEVELS, OPTIONS))}")
+        if level not in LEVELS:
+            continue
+        for role, leaf in tree.items():
+            if role == _ORDER:
+                _interchange(leaf, (), knobs)
+            else:
+                _value(leaf, knobs)
+
+
 def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue], lanes: int) -> Layout:
     """`lanes`: elements of the output type in a vector register."""
     loops = view.workload.loops
@@ -54,8 +69,7 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
     orders: dict[str, tuple[int, ...]] = {}
     for level in LEVELS:
         tree = declarations.knob_tree.get(level, {})
-        if not isinstance(tree, dict):
-            raise TemplateError(f"knobs: '{level}' must be a dictionary of loop roles, not {tree}")
+        assert isinstance(tree, dict)
         sizes = tuple(_size(level, loop, tree, knobs) for loop in loops)
         # IREE builds no pipeline for a root op without a distribution level, so one of zeros is written out.
         if any(sizes) or level == "distribution":
@@ -102,11 +116,11 @@ def _size(level: str, loop: Loop, tree: Mapping[str, object], knobs: Mapping[str
 def _value(leaf: object, knobs: Mapping[str, KnobValue]) -> int:
     if isinstance(leaf, list):
         return prod(_value(factor, knobs) for factor in leaf)
-    if isinstance(leaf, KnobLeaf):
+    if isinstance(leaf, KnobLeaf) and not leaf.options:
         return int(knobs[leaf.name])
-    if isinstance(leaf, int):
+    if isinstance(leaf, int) and not isinstance(leaf, bool):
         return leaf
-    raise TemplateError(f"knobs: a tile size must be a knob, a number or a list of them, not {leaf}")
+    raise TemplateError(f"knobs: a tile size must be a knob, a number or a list of them, not {_shown(leaf)}")
 
 
 def _interchange(leaf: object, loops: Sequence[Loop], knobs: Mapping[str, KnobValue]) -> tuple[int, ...] | None:
@@ -114,9 +128,10 @@ def _interchange(leaf: object, loops: Sequence[Loop], knobs: Mapping[str, KnobVa
     if leaf is None:
         return None
     if not isinstance(leaf, KnobLeaf):
-        raise TemplateError(f"knobs: 'order' must be a choice among lists of roles, not {leaf}")
-    roles = leaf.option_values[leaf.options.index(str(knobs[leaf.name]))]
-    assert isinstance(roles, list)
+        raise TemplateError(f"knobs: 'order' must be a choice among lists of roles, not {_shown(leaf)}")
+    roles = leaf.option_values[leaf.options.index(str(knobs[leaf.name]))] if leaf.options else None
+    if not isinstance(roles, list):
+        raise TemplateError(f"knobs: 'order' must be a choice among lists of roles, not {_shown(leaf)}")
     positions = {loop.role: index for index, loop in enumerate(loops)}
     wanted = [positions[role] for role in roles if role in positions]
     order = list(range(len(loops)))
@@ -125,8 +140,12 @@ def _interchange(leaf: object, loops: Sequence[Loop], knobs: Mapping[str, KnobVa
     return None if order == list(range(len(loops))) else tuple(order)
 
 
+def _shown(leaf: object) -> str:
+    return f"the knob '{leaf.name}'" if isinstance(leaf, KnobLeaf) else str(leaf)
+
+
 def _options(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
-    tree = declarations.knob_tree.get(_OPTIONS, {})
+    tree = declarations.knob_tree.get(OPTIONS, {})
     assert isinstance(tree, dict)
     return {name: knobs[leaf.name] if isinstance(leaf, KnobLeaf) else leaf for name, leaf in tree.items()}
 

@@ -24,9 +24,20 @@ _TRIES_PER_NEIGHBOUR = 20
 class Space:
     """What a proposer draws from. All candidates that it gives out are valid."""
 
-    def __init__(self, parts: Sequence[TemplateSpace], view: DispatchView, lanes: int) -> None:
-        """Parts without a valid assignment are left out."""
-        self.parts = {part.template.id: part for part in parts if len(part)}
+    def __init__(
+        self,
+        parts: Sequence[TemplateSpace],
+        view: DispatchView,
+        lanes: int,
+        late_view: DispatchView | None = None,
+    ) -> None:
+        """Parts without a valid assignment are left out, and so are strategies where there is no late view."""
+        self.parts = {
+            part.template.id: part
+            for part in parts
+            if len(part) and (late_view is not None or not part.template.declarations.is_strategy)
+        }
+        self.late_view = late_view
         self.view = view
         self.lanes = lanes
         self._parameter_names = _parameter_names(list(self.parts.values()))
@@ -127,23 +138,27 @@ class Space:
 
     def entry(self, name: str, candidate: Candidate) -> EntryText:
         """The library entry `name` for a candidate."""
-        return self.parts[candidate.template].template.entry(name, self.view, candidate.knobs, self.lanes)
+        return self.parts[candidate.template].template.entry(
+            name, self.view, self.late_view, candidate.knobs, self.lanes
+        )
 
 
-def build_space(view: DispatchView, templates: Sequence[Template], target: Target) -> Space:
+def build_space(
+    view: DispatchView, templates: Sequence[Template], target: Target, late_view: DispatchView | None = None
+) -> Space:
     """The space of a dispatch out of the templates that apply to it."""
     applying = [template for template in templates if template.applies_to(view)]
     specific = [template for template in applying if not template.declarations.is_fallback]
     facts = dims_and_facts(view, target)
     parts = [TemplateSpace(template, facts) for template in (specific or applying)]
-    return Space(parts, view, facts["lanes"])
+    return Space(parts, view, facts["lanes"], late_view)
 
 
 def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space | str:
     """The space of a task, or in words why it can't be tuned."""
     if task.view is None or task.module is None:
         return task.not_tunable or "it can't run on its own"
-    space = build_space(task.view, templates, target)
+    space = build_space(task.view, templates, target, task.late_view)
     if space.size == 0:
         return f"no template applies to {task.view.workload.op_kind}"
     return space
@@ -154,7 +169,7 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
 
     `lanes`, `registers`: elements of the output type in a vector register, and how many of those there are;
     `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`; `threads`; `inner`: size
-    of the innermost loop that another op runs in parallel where the root op reduces (as the last op of a softmax), or 1.
+    of the innermost loop that another op runs in parallel where the root op reduces, or 1.
     """
     workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]

@@ -12,8 +12,9 @@ from mlsearch.ir import template as ir_template
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText, entry_text
 from mlsearch.ir.template import Declarations, KnobLeaf
+from mlsearch.space.constraints import evaluate
 from mlsearch.space.knobs import Knob
-from mlsearch.space.layout import lay_out
+from mlsearch.space.layout import check_layout, lay_out
 from mlsearch.target import Target
 
 
@@ -78,22 +79,36 @@ class Template:
     def applies_to(self, view: DispatchView) -> bool:
         return ir_template.applies_to(self.text, view.function, view.compute_ops[view.root].position)
 
-    def entry(self, name: str, view: DispatchView, knobs: dict[str, KnobValue], lanes: int) -> EntryText:
+    def entry(
+        self,
+        name: str,
+        view: DispatchView,
+        late_view: DispatchView | None,
+        knobs: dict[str, KnobValue],
+        lanes: int,
+    ) -> EntryText:
         """The library entry `name` that applies this template with these knob values to this dispatch."""
         layout = lay_out(self.declarations, view, knobs, lanes)
-        pipeline = self.declarations.pipeline
         options = f", {layout.options}" if layout.options else ""
-        translation = f"#iree_codegen.translation_info<pipeline = {pipeline}{options}>"
-        if self.declarations.is_strategy:
-            strategy = ir_template.strategy_name(name)
-            translation = (
-                "#iree_codegen.translation_info<pipeline = "
-                f"#iree_codegen.transform_dialect_codegen codegen_spec = {strategy}>"
-            )
-        bound = {"lowering_config": layout.root_config, "translation_info": translation}
-        schedule = ir_template.bind_schedule(self.text, name, bound, knobs)
-        companions = {} if self.declarations.is_strategy else layout.companion_configs
-        return entry_text(name, view, schedule, companions, self.declarations.is_strategy)
+        translation = f"#iree_codegen.translation_info<pipeline = {self.declarations.pipeline}{options}>"
+        if not self.declarations.is_strategy:
+            bound = {"lowering_config": layout.root_config, "translation_info": translation}
+            schedule = ir_template.bind_schedule(self.text, name, bound, knobs)
+            return entry_text(name, view, schedule, layout.companion_configs, False)
+        assert late_view is not None, "a strategy is offered only where the late view can be read"
+        late = lay_out(self.declarations, late_view, knobs, lanes)
+        configs = {late_view.root: late.root_config, **late.companion_configs}
+        bound = {
+            "lowering_config": late.root_config,
+            "pipeline": translation,
+            "translation_info": (
+                "#iree_codegen.translation_info<pipeline = #iree_codegen.transform_dialect_codegen"
+                f" codegen_spec = {ir_template.strategy_name(name)}>"
+            ),
+        }
+        every_op = [configs.get(index, "") for index in range(len(late_view.compute_ops))]
+        schedule = ir_template.bind_schedule(self.text, name, bound, knobs, every_op)
+        return entry_text(name, view, schedule, {}, True)
 
     def candidate(self, knobs: dict[str, KnobValue]) -> Candidate:
         return Candidate.of(self.id, self.digest, knobs)
@@ -122,8 +137,28 @@ def _check(template: Template) -> None:
         unknown = sorted(set(names) - set(template.leaves))
         if unknown:
             raise TemplateError(f"template {template.path}: {place} names unknown knobs: {', '.join(unknown)}")
-    for knob in template.knobs:
-        knob.number(knob.default)
+    for place, assignment in (
+        ("mlsearch.defaults", declared.defaults),
+        *(("mlsearch.priors", prior) for prior in declared.priors),
+    ):
+        for name, value in assignment.items():
+            _check_value(template, place, name, value)
+    try:
+        check_layout(declared, {knob.name: knob.default for knob in template.knobs})
+        numbers = {knob.name: knob.number(knob.default) for knob in template.knobs}
+        for assertion in declared.assertions:
+            evaluate(assertion.condition, numbers, declared.dims)
+    except TemplateError as error:
+        raise TemplateError(f"template {template.path}: {error}") from None
+
+
+def _check_value(template: Template, place: str, name: str, value: object) -> None:
+    leaf = template.leaves[name]
+    allowed = leaf.option_values or template.declarations.domains[name]
+    if value not in allowed:
+        raise TemplateError(
+            f"template {template.path}: {place} gives knob '{name}' the value {value}, which is not in {list(allowed)}"
+        )
 
 
 def load_templates(folder: Path, backend: str) -> list[Template]:
