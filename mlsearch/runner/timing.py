@@ -12,6 +12,8 @@ SHORT_CALL_US = 50.0
 """A shorter call is sampled as the mean of a batch: neither the clock nor one interrupt shall decide."""
 MIN_SAMPLE_US = 200.0
 """A batch is made at least this long."""
+SLOPE_FACTOR = 4
+"""Calls in the larger of two batches over those in the smaller."""
 COLD_START_US = 50_000.0
 """What a first call may cost on top: page faults of fresh buffers, first touch of code and constants."""
 
@@ -27,6 +29,19 @@ def batch_size(call_us: float, plan: TimingPlan) -> int:
     if plan.cache == "cold" or call_us >= SHORT_CALL_US:
         return 1
     return int(MIN_SAMPLE_US / max(call_us, 0.1)) + 1
+
+
+def slope_us(run: Callable[[int], float], small: int) -> float:
+    """Microseconds per call by the slope of two batches: of `small` and of `SLOPE_FACTOR * small` calls.
+
+    `run(n)` makes `n` calls and gives the microseconds of all of them together. What a batch costs once, whatever its
+    size, is in both and cancels. Where noise eats the difference the mean of the large batch is the answer: too high
+    rather than absurd.
+    """
+    large = SLOPE_FACTOR * small
+    small_us, large_us = run(small), run(large)
+    slope = (large_us - small_us) / (large - small)
+    return slope if slope > 0 else large_us / large
 
 
 def enough(samples_us: list[float], plan: TimingPlan, spent_s: float) -> bool:

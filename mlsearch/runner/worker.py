@@ -26,7 +26,7 @@ from mlsearch.runner import messages
 from mlsearch.runner.checking import Reference, References, check, scrub
 from mlsearch.runner.device import Call, CallError, Device
 from mlsearch.runner.elements import UnknownElementError
-from mlsearch.runner.timing import COLD_START_US, Sampled, batch_size, beyond, collect
+from mlsearch.runner.timing import COLD_START_US, Sampled, batch_size, beyond, collect, slope_us
 
 SELF_WARMING_US = 5_000.0
 """A call this long fills the caches itself; a shorter one gets an untimed call after another program ran."""
@@ -172,6 +172,8 @@ def take_sample(device: Device, call: Call, batch: int, plan: TimingPlan) -> flo
     """Microseconds per call."""
     if plan.cache == "cold":
         device.flush_cache()
+    elif plan.method == "slope":
+        return slope_us(lambda count: count * call.run(count), batch)
     return call.run(batch)
 
 
