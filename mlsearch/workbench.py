@@ -27,6 +27,7 @@ from mlsearch.candidate import (
 from mlsearch.errors import MlsearchError
 from mlsearch.events import Watcher
 from mlsearch.runner import LocalRunner, Runner
+from mlsearch.runner.timing import timing_method
 from mlsearch.summary import TimeSpent
 from mlsearch.target import Target, compiler_version, runtime_version
 
@@ -107,6 +108,7 @@ class Workbench:
             "seed": self.seed,
             "threads": self.target.threads,
             "cache": self.cache,
+            "method": timing_method(self.target.device_uri),
         }
         return TimingPlan(**{**fields, **changes})  # type: ignore[arg-type]
 

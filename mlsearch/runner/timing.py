@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlsearch.candidate import TimingPlan, median
+from mlsearch.candidate import TimingMethod, TimingPlan, median
 from mlsearch.statistics import median_interval
 
 SHORT_CALL_US = 50.0
@@ -22,6 +22,12 @@ COLD_START_US = 50_000.0
 class Sampled:
     samples_us: tuple[float, ...]
     cut_short: bool
+
+
+def timing_method(device_uri: str) -> TimingMethod:
+    """A CPU runs a call in the caller, or wakes a pool for it, which a user pays for as well. Another device is
+    launched and waited for, which says nothing about a schedule."""
+    return "wall" if device_uri.startswith("local-") else "slope"
 
 
 def batch_size(call_us: float, plan: TimingPlan) -> int:
