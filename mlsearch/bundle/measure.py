@@ -133,9 +133,10 @@ class Session:
         for task, artifact in _in_turn(ready):
             if (task.id, artifact) in self._known.runs:
                 continue
-            if self._left_s() <= reserved_s:
+            left_s = self._left_s() - reserved_s
+            if left_s <= 0:
                 break
-            self._measure(task, artifact)
+            self._measure(task, artifact, left_s)
         self._finals(ready)
         return self._progress()
 
@@ -168,13 +169,13 @@ class Session:
             raise RunnerError(f"no untuned build runs here: {problems[0]}")
         return ready
 
-    def _measure(self, task: TaskEntry, artifact: str) -> None:
+    def _measure(self, task: TaskEntry, artifact: str, left_s: float) -> None:
         best_us = min(self._times_us(task).values())
         slowest_s = 1e-6 * self._times_us(task)[task.untuned]
         # Two checked runs, a warm-up, and the samples up to the point of giving up.
         timeout_s = 10.0 + 20.0 * slowest_s
         # What ends at the limit must not end a moment later; it may be measured by the next call.
-        allowed_s = min(timeout_s, max(0.1, self._left_s()))
+        allowed_s = min(timeout_s, left_s)
         plan = replace(self._plan, give_up_us=GIVE_UP_FACTOR * best_us, timeout_s=allowed_s)
         path = self._bundle.extract(artifact, self._folder)
         try:

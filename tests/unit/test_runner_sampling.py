@@ -93,3 +93,12 @@ def test_a_short_warm_call_settles_after_another_program(last_us: float, cache: 
     call: Any = FakeCall(events)
     settle(call, last_us, plan(cache=cache))
     assert len(events) == runs
+
+
+def test_a_sample_by_slope_takes_two_batches_unless_the_cache_has_to_be_cold() -> None:
+    events: list[str] = []
+    device: Any = FakeDevice(events)
+    call: Any = FakeCall(events)
+    assert take_sample(device, call, 3, plan(method="slope")) == 100.0
+    take_sample(device, call, 1, plan(method="slope", cache="cold"))
+    assert events == ["run 3", "run 12", "flush", "run 1"]
