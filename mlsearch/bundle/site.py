@@ -69,7 +69,7 @@ def this_site(device: str, method: TimingMethod) -> Site:
         runtime = version("iree-base-runtime")
     except PackageNotFoundError:
         raise RunnerError(
-            f"{sys.executable} has no IREE runtime; run: {sys.executable} -m pip install iree-base-runtime numpy"
+            f"{sys.executable} has no IREE runtime; run: {sys.executable} -m pip install iree-base-runtime"
         ) from None
     hardware = host_hardware()
     return Site(

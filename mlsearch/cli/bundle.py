@@ -208,7 +208,7 @@ def import_command(
 def runner_command(output: Path) -> None:
     """Write the program that runs bundles elsewhere.
 
-    One file that needs Python 3.10 or later, iree-base-runtime and NumPy, and ml_dtypes for bf16 and f8:
+    One file that needs Python 3.10 or later and the package iree-base-runtime, with the NumPy that it brings:
     python RUNNER.pyz run BUNDLE -o MEASURED
     """
     check_writable(output)

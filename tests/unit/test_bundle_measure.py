@@ -111,7 +111,7 @@ def test_the_time_limit_is_kept_with_time_left_for_the_comparison(tmp_path: Path
 
 def test_the_next_call_goes_on_and_compares_anew(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    lab.session(max_time_s=2.0)
+    lab.session(max_time_s=2.5)
     lab.ran.clear()
     lab.compared.clear()
     assert lab.session().is_complete
