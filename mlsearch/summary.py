@@ -9,7 +9,7 @@ from mlsearch.candidate import KnobValue, Numerics
 
 SAME_CODE_SPREAD = 0.02
 """Two copies of one artifact, loaded side by side, differ by up to so much in paired runs: where code and buffers
-happen to lie is part of a time, and no number of rounds averages it out. See docs/decisions/0007-same-code-spread.md."""
+happen to lie is part of a time, and no number of rounds averages it out (docs/decisions/0007-same-code-spread.md)."""
 
 
 @dataclass(frozen=True)

@@ -23,5 +23,5 @@ configure = "--pass-pipeline='builtin.module(iree-codegen-materialize-user-confi
 config.substitutions = [  # noqa: F821
     ("%templates", str(root / "transforms")),
     ("%bind", f"'{sys.executable}' -m mlsearch.testing.bind"),
-    ("%configure_with=", f"iree-opt {configure} --iree-codegen-transform-dialect-library="),
+    ("%configure_with=", f"iree-opt --mlir-print-local-scope {configure} --iree-codegen-transform-dialect-library="),
 ]
