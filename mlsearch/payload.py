@@ -21,7 +21,7 @@ class Payload:
     """The same at the flow phase, where dispatches have formed."""
     functions: tuple[EntryFunction, ...]
     """What a user can call; all of them, or the one that was asked for."""
-    only_function: str | None
+    only_function: str | None = None
     """The one that was asked for."""
 
     def parse(self) -> Module:
