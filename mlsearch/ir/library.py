@@ -34,7 +34,13 @@ from mlsearch.ir.module import (
 MARKER = "mlsearch.entry"
 ENTRY_POINT = "__kernel_config"
 _ANY = "!transform.any_op"
-_BOUNDARY = ("hal.interface.", "iree_tensor_ext.dispatch.tensor.load", "iree_codegen.load_from_buffer")
+# What a match takes as given: loads, and an index that only exists inside of its own linalg op.
+_BOUNDARY = (
+    "hal.interface.",
+    "iree_tensor_ext.dispatch.tensor.load",
+    "iree_codegen.load_from_buffer",
+    "linalg.index",
+)
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,7 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
         handle = walk_to(head)
         steps += walk_to.take_steps()
         dags.append((handle, _backward_slice(operations, head)))
+    steps += _end_checks(walk_to(anchor), anchor)
     handles = [walk_to(target) for target in targets]
     steps += walk_to.take_steps()
     types = ", ".join([_ANY] * len(wanted))
@@ -222,6 +229,28 @@ def _type_checks(handle: str, op: Operation) -> list[str]:
         name = f"{handle}_operand{number}"
         steps.append(f"{name} = transform.get_operand {handle}[{number}] : ({_ANY}) -> !transform.any_value")
         steps.append(f"transform.iree.match.cast_compatible_type {name} = {value.type} : !transform.any_value")
+    return steps
+
+
+def _end_checks(handle: str, anchor: Operation) -> list[str]:
+    """Steps that compare what becomes of the anchor's results: the same op with something fused behind it is another
+    dispatch."""
+    if not anchor.name.startswith("linalg."):
+        return []
+    steps = []
+    for number, result in enumerate(anchor.results):
+        users = [use.owner for use in result.uses]
+        # Of several users the names can't be compared: a handle to match has to be one op.
+        if len(users) == 1:
+            steps += [
+                f"%user{number} = transform.match.structured failures(propagate) {handle} : ({_ANY}) -> {_ANY} {{",
+                f"^bb0(%structured: {_ANY}):",
+                '  %single = "transform.match.structured.result"(%structured)'
+                f" <{{position = {number} : i64, single}}> : ({_ANY}) -> {_ANY}",
+                f"  transform.match.structured.yield %single : {_ANY}",
+                "}",
+                f"transform.match.operation_name %user{number} [{string_literal(users[0].name)}] : {_ANY}",
+            ]
     return steps
 
 
@@ -335,6 +364,7 @@ def _annotation(handle: str, attribute: str, value: str, parameter: str) -> list
 # ------------------------------------------------------------------------- which entries have fired
 
 PROOF = "mlsearch.proof"
+_OP_TYPES = (_ANY, "!transform.op<")
 
 
 def instrumented(text: str, where: str) -> tuple[str, tuple[str, ...]]:
@@ -402,7 +432,8 @@ def _marked_copy(sequences: dict[str, Operation], action: str, entry: str, numbe
         raise SpecError(f"{where}: the action @{action} is not defined")
     original = sequences[action]
     block = original.regions[0].blocks[0]
-    if not len(block.arguments) or str(block.arguments[0].type).startswith("!transform.param"):
+    number_of_op = next((i for i, each in enumerate(block.arguments) if str(each.type).startswith(_OP_TYPES)), None)
+    if number_of_op is None:
         raise SpecError(f"{where}: the action @{action} gets no op, so that it was applied can't be proven")
     name = f"{action}__proof{number}"
     context = original.context
@@ -421,12 +452,12 @@ def _marked_copy(sequences: dict[str, Operation], action: str, entry: str, numbe
         function = mlir.Operation.create(
             "transform.get_parent_op",
             results=[any_op],
-            operands=[body.arguments[0]],
+            operands=[body.arguments[number_of_op]],
             attributes={"op_name": mlir.StringAttr.get("func.func"), "allow_empty_results": mlir.UnitAttr.get()},
             ip=start,
         )
         # Numbered, since several entries may match ops of one function.
-        for handle, attribute in ((body.arguments[0], PROOF), (function.result, f"{PROOF}{number}")):
+        for handle, attribute in ((body.arguments[number_of_op], PROOF), (function.result, f"{PROOF}{number}")):
             mlir.Operation.create(
                 "transform.annotate",
                 operands=[handle, mark.result],

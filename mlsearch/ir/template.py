@@ -318,7 +318,8 @@ def _expression(op: Operation, arguments: tuple[Expression, ...]) -> Expression:
         values = list(mlir.DenseI64ArrayAttr(op.attributes["values"]))
         return Expression("lookup", arguments, tuple(zip(keys, values, strict=True)))
     if op.name == "smt.int.constant":
-        return Expression("constant", value=int(str(op.attributes["value"]).split(":")[0]))
+        bits = int(mlir.IntegerAttr(op.attributes["value"]).value)  # the bindings show it without its sign
+        return Expression("constant", value=bits - (1 << 64) if bits >= 1 << 63 else bits)
     if op.name == "smt.constant":
         return Expression("constant", value=int(str(op.attributes["value"]) == "true"))
     if op.name == "smt.int.cmp":

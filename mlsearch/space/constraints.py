@@ -42,7 +42,8 @@ def evaluate(term: Expression, knobs: Mapping[str, Values], dims: Mapping[str, i
     arguments: list[Any] = [evaluate(argument, knobs, dims) for argument in term.arguments]
     if term.op == "lookup":
         table = dict(term.value)  # type: ignore[arg-type]
-        return np.vectorize(lambda key: table.get(int(key), 0), otypes=[np.int64])(arguments[0])
+        last = [*table.values()][-1]  # what IREE's own SMT-LIB gives for a key that is not there
+        return np.vectorize(lambda key: table.get(int(key), last), otypes=[np.int64])(arguments[0])
     if term.op == "int.cmp":
         return _COMPARE[term.value](*arguments)
     if term.op not in _OPERATIONS:

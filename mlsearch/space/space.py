@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -208,10 +209,15 @@ def _parameter_names(parts: Sequence[TemplateSpace]) -> dict[tuple[str, str], st
     for part in parts:
         for knob in part.knobs:
             domains.setdefault(knob.name, set()).add(knob.values)
+    stems = Counter(_stem(part) for part in parts)
     names = {}
     for part in parts:
-        stem = part.template.id.rpartition("/")[2]
+        prefix = _stem(part) if stems[_stem(part)] == 1 else part.template.id
         for knob in part.knobs:
             clash = len(domains[knob.name]) > 1
-            names[part.template.id, knob.name] = f"{stem}.{knob.name}" if clash else knob.name
+            names[part.template.id, knob.name] = f"{prefix}.{knob.name}" if clash else knob.name
     return names
+
+
+def _stem(part: TemplateSpace) -> str:
+    return part.template.id.rpartition("/")[2]

@@ -50,7 +50,9 @@ class TemplateSpace:
         ]
         whole = {knob.name: knob for knob in self.template.knobs}
         full = {knob.name: np.array([whole[knob.name].number(value) for value in knob.values]) for knob in self.knobs}
-        rows = np.zeros((1, 0), dtype=np.int16)
+        # Constraints on the workload alone decide whether there is any assignment.
+        applies = all(bool(evaluate(condition, {}, self.dims)) for names, condition in pending if not names)
+        rows = np.zeros((int(applies), 0), dtype=np.int16)
         weight = 1.0
         rng = np.random.default_rng(0)  # the sample of a huge space is part of the space: always the same
         for position, knob in enumerate(self.knobs):
@@ -63,8 +65,9 @@ class TemplateSpace:
             )
             bound = set(self._names[: position + 1])
             ready = [condition for names, condition in pending if names <= bound]
+            needed = frozenset().union(*(names for names, _ in pending if names <= bound))
             pending = [(names, condition) for names, condition in pending if not names <= bound]
-            values = {name: full[name][rows[:, i]] for i, name in enumerate(self._names[: position + 1])}
+            values = {name: full[name][rows[:, i]] for i, name in enumerate(self._names) if name in needed}
             keep = np.ones(len(rows), dtype=bool)
             for condition in ready:
                 keep &= np.broadcast_to(np.asarray(evaluate(condition, values, self.dims)), keep.shape)

@@ -60,6 +60,8 @@ def decide(bench: Workbench, task: Task, space: Space, baseline: Baseline, best:
     )
     if not isinstance(final, Compared):
         return f"the winner could not be compared: {getattr(final, 'message', 'timeout')}"
+    if not final.numerics[1].agrees:
+        return "the winner's numbers are wrong in a third run"
     return Winner(found.candidate, artifact, paired_speedup(*final.samples_us), final.numerics[1])
 
 

@@ -19,6 +19,7 @@ from mlsearch.statistics import drift
 from mlsearch.summary import TaskSummary, TuneSummary
 from mlsearch.target import compiler_version, runtime_version
 from mlsearch.task import Task, cut
+from mlsearch.toolchain import library_argument
 from mlsearch.tune.finals import Winner, decide
 from mlsearch.tune.options import TuneOptions
 from mlsearch.tune.summaries import sum_of_tasks, summarize_task
@@ -60,6 +61,7 @@ def tune(options: TuneOptions, watch: Watcher) -> TuneSummary:
     MlsearchError where the run can't go on; all trials up to there are in the store.
     """
     target = targets.resolve(options.target, options.threads)
+    library_argument(options.output)  # now rather than when the spec is there and can't be used
     templates = templates_for(target, options.templates)
     watch(Step("opening the record store"))
     store = Store.open(options.store)
@@ -105,7 +107,7 @@ class _Run:
         searched = {summary.id: summary for summary in _summaries(tuned, confirmed, proof)}
         for each in searched.values():
             self._watch(TaskDone(each))
-        summary = self._summary(_in_order(tasks, {**fresh, **idle, **searched}), confirmed, _notes(tuned))
+        summary = self._summary(_in_order(tasks, {**fresh, **idle, **searched}), confirmed, _notes(payload, tuned))
         self._watch(Finished(summary))
         return summary
 
@@ -248,8 +250,12 @@ def _summaries(tuned: Sequence[Tuned], confirmed: Confirmed, proof: Application)
     ]
 
 
-def _notes(tuned: Sequence[Tuned]) -> tuple[str, ...]:
-    notes = []
+def _notes(payload: Payload, tuned: Sequence[Tuned]) -> tuple[str, ...]:
+    notes = [
+        f"function {function.name!r} is not part of the whole payload's time: {function.problem}"
+        for function in payload.functions
+        if function.problem
+    ]
     for each in tuned:
         moved = drift(each.result.baseline_samples_us)
         if moved > _DRIFT_WORTH_A_WORD:

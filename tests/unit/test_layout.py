@@ -88,6 +88,13 @@ def test_an_order_of_roles_becomes_an_interchange(tmp_path: Path) -> None:
     assert ("cache_parallel.order", "1,0,2") in layout.tiling.options
 
 
+def test_an_interchange_says_which_loop_stands_at_each_place(tmp_path: Path) -> None:
+    knobs = """cache_parallel = {m = 8, order = #iree_codegen.smt.one_of_knob<"order", [["m"], ["k", "m", "n"]]>}"""
+    values: dict[str, KnobValue] = {"order": '["k", "m", "n"]'}
+    layout = laid_out(tmp_path, read(matmul()), knobs, values, 'order = ["m"]')
+    assert "interchange = [2, 0, 1]" in layout.root_config
+
+
 def test_the_ops_own_order_needs_no_interchange(tmp_path: Path) -> None:
     layout = laid_out(tmp_path, read(matmul()), ORDERED, {"a": 8, "order": '["m", "n"]'}, 'order = ["m", "n"]')
     assert "interchange" not in layout.root_config
@@ -143,13 +150,9 @@ def test_the_ops_of_a_softmax_are_cut_along_its_rows_and_columns(tmp_path: Path)
     layout = laid_out(tmp_path, view, knobs, {"rows": 4, "step": 8})
     configs = layout.companion_configs
     assert configs[0] == configs[2] == "#iree_cpu.lowering_config<vector_common_parallel = [4]>"
-    assert configs[1] == (
-        "#iree_cpu.lowering_config<vector_common_parallel = [4, 0], vector_reduction = [0, 8]>"
-    )
+    assert configs[1] == ("#iree_cpu.lowering_config<vector_common_parallel = [4, 0], vector_reduction = [0, 8]>")
     # The last op runs along the reduced loop in parallel: one register at a time where no knob says more.
-    assert configs[4] == (
-        "#iree_cpu.lowering_config<vector_common_parallel = [4, 0], vector_inner_parallel = [0, 16]>"
-    )
+    assert configs[4] == ("#iree_cpu.lowering_config<vector_common_parallel = [4, 0], vector_inner_parallel = [0, 16]>")
 
 
 def test_an_op_without_loops_gets_no_config(tmp_path: Path) -> None:

@@ -54,13 +54,16 @@ module attributes {transform.with_named_sequence} {
         cache_order = ["m", "n"], dist_m = 0, dist_n = 0, peel = true
       },
       mlsearch.priors = [
-        {tile_m = 8, tile_n = 32, step_k = 4, cache_m = 2, cache_n = 2, cache_k = 0, dist_m = 0, dist_n = 1, peel = true},
-        {tile_m = 10, tile_n = 32, step_k = 4, cache_m = 2, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
-        {tile_m = 14, tile_n = 32, step_k = 1, cache_m = 4, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 12, tile_n = 32, step_k = 8, cache_m = 8, cache_n = 2, cache_k = 0, dist_m = 4, dist_n = 1, peel = true},
+        {tile_m = 12, tile_n = 32, step_k = 1, cache_m = 4, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 6, tile_n = 64, step_k = 2, cache_m = 16, cache_n = 1, cache_k = 512, dist_m = 0, dist_n = 0, peel = true},
+        {tile_m = 7, tile_n = 32, step_k = 1, cache_m = 8, cache_n = 1, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
         {tile_m = 8, tile_n = 32, step_k = 4, cache_m = 8, cache_n = 2, cache_k = 256, dist_m = 4, dist_n = 1, peel = false},
-        {tile_m = 6, tile_n = 64, step_k = 1, cache_m = 8, cache_n = 1, cache_k = 512, dist_m = 0, dist_n = 1, peel = true},
-        {tile_m = 1, tile_n = 256, step_k = 1, cache_m = 1, cache_n = 1, cache_k = 0, dist_m = 0, dist_n = 1, peel = false},
-        {tile_m = 1, tile_n = 128, step_k = 4, cache_m = 1, cache_n = 1, cache_k = 512, dist_m = 0, dist_n = 0, peel = false}
+        {tile_m = 14, tile_n = 32, step_k = 1, cache_m = 4, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 6, tile_n = 32, step_k = 8, cache_m = 16, cache_n = 1, cache_k = 64, dist_m = 16, dist_n = 1, peel = true},
+        {tile_m = 6, tile_n = 16, step_k = 1, cache_m = 8, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 1, tile_n = 256, step_k = 2, cache_m = 1, cache_n = 4, cache_k = 64, dist_m = 0, dist_n = 0, peel = false},
+        {tile_m = 1, tile_n = 256, step_k = 1, cache_m = 1, cache_n = 1, cache_k = 0, dist_m = 0, dist_n = 1, peel = false}
       ]
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %lane_count: !smt.int,

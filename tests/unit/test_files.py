@@ -1,0 +1,77 @@
+"""Files are either the old ones or complete new ones."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from mlsearch.errors import MlsearchError
+from mlsearch.files import check_writable, write_atomically
+
+
+def test_a_file_is_written_whole_and_leaves_nothing_else(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "x", "µ\n")
+    assert (tmp_path / "x").read_text(encoding="utf-8") == "µ\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_the_old_file_stays_when_the_new_one_can_not_be_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x"
+    path.write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(MlsearchError, match=r"can't write .*x: No space left"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    write_atomically(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    check_writable(pipe)
+    write_atomically(pipe, "through")
+    reader.join(timeout=10)
+    assert read == ["through"]
+
+
+@pytest.mark.parametrize(("name", "words"), [("gone/x", "no folder"), (".", "is a folder")])
+def test_what_can_not_be_written_is_told_before_and_after(name: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(MlsearchError, match=words):
+        check_writable(tmp_path / name)
+    with pytest.raises(MlsearchError, match="can't write"):
+        write_atomically(tmp_path / name, "")
+
+
+def test_trying_leaves_a_file_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("old")
+    check_writable(tmp_path / "x")
+    check_writable(tmp_path / "new")
+    assert (tmp_path / "x").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_very_long_name_is_written_like_any_other(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 240)
+    check_writable(path)
+    write_atomically(path, "x")
+    assert path.read_text() == "x"

@@ -1,0 +1,157 @@
+"""Finalists against the untuned build, on a machine that only pretends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from loop_harness import BASELINE_US, Machine, key_of, new_search, search, small_task, times_by_candidate
+from test_task_search import WRONG
+
+from mlsearch.candidate import BuildTimeout, Compared, CompareOutcome, CompareRequest, RunFailed
+from mlsearch.space.space import Space
+from mlsearch.task import Task
+from mlsearch.testing.runners import RIGHT
+from mlsearch.tune.finals import FINALISTS, Winner, decide
+from mlsearch.tune.trials import Baseline, Found, measure_baseline
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> tuple[Task, Space, Machine, Baseline]:
+    task, space = small_task(tmp_path)
+    machine = Machine(tmp_path / "work")
+    machine.time_us = times_by_candidate(space, 900.0, {3: 200.0, 9: 300.0})
+    return task, space, machine, measure_baseline(machine.bench, task)
+
+
+def found_by(machine: Machine, task: Task, space: Space, folder: Path) -> tuple[Found, ...]:
+    return search(machine, task, space, folder).best
+
+
+def always(
+    times_us: Sequence[float], right: Sequence[bool] | None = None
+) -> Callable[[CompareRequest], CompareOutcome]:
+    """A comparison with these times in every round."""
+
+    def answer(request: CompareRequest) -> CompareOutcome:
+        assert len(request.artifacts) == len(times_us)
+        numerics = tuple(RIGHT if ok else WRONG for ok in right or [True] * len(times_us))
+        return Compared(tuple((time_us,) * request.rounds for time_us in times_us), numerics)
+
+    return answer
+
+
+def test_the_fastest_in_paired_runs_wins_and_is_measured_once_more_alone(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, baseline = case
+    best = found_by(machine, task, space, tmp_path)
+    # In pairs the second of the search is the faster one, and looks even better than it is.
+    machine.compare_answers = [always([1000, 250, 100, 900, 900]), always([1000, 200])]
+    winner = decide(machine.bench, task, space, baseline, best)
+    assert isinstance(winner, Winner)
+    assert winner.candidate == list(space)[9]
+    assert winner.speedup.speedup == 5.0, "the speedup must come from the second comparison"
+    first, second = machine.runner.comparisons
+    assert len(first.artifacts) == 1 + FINALISTS
+    assert second.artifacts == (baseline.artifact, winner.artifact)
+
+
+def test_a_finalist_with_wrong_numbers_does_not_win(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, baseline = case
+    best = found_by(machine, task, space, tmp_path)
+    wrong_first = always([1000, 100, 500, 900, 900], [True, False, True, True, True])
+    machine.compare_answers = [wrong_first, always([1000, 500])]
+    winner = decide(machine.bench, task, space, baseline, best)
+    assert isinstance(winner, Winner)
+    assert winner.candidate == list(space)[9]
+
+
+def test_without_a_right_finalist_there_is_no_winner(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, baseline = case
+    best = found_by(machine, task, space, tmp_path)
+    machine.compare_answers = [always([1000, 1, 1, 1, 1], [True, False, False, False, False])]
+    assert decide(machine.bench, task, space, baseline, best) == "the finalists' numbers are wrong in a second run"
+    assert decide(machine.bench, task, space, baseline, ()) == "no candidate ran with right numbers"
+
+
+def test_a_winner_that_is_wrong_in_the_last_run_is_none(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, baseline = case
+    best = found_by(machine, task, space, tmp_path)
+    machine.compare_answers = [always([1000, 100, 200, 900, 900]), always([1000, 100], [True, False])]
+    winner = decide(machine.bench, task, space, baseline, best)
+    assert isinstance(winner, str)
+
+
+def test_a_winner_that_is_no_faster_in_the_last_run_says_so(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, baseline = case
+    best = found_by(machine, task, space, tmp_path)
+    machine.compare_answers = [always([1000, 100, 200, 900, 900]), always([1000, 1000])]
+    winner = decide(machine.bench, task, space, baseline, best)
+    assert isinstance(winner, Winner)
+    assert not winner.speedup.is_faster
+
+
+def test_finalists_of_a_resumed_run_are_built_again(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, _ = case
+    best = tuple(replace(found, artifact=None) for found in found_by(machine, task, space, tmp_path))
+    again = Machine(tmp_path / "again", machine.time_us)
+    again_baseline = measure_baseline(again.bench, task)
+    winner = decide(again.bench, task, space, again_baseline, best)
+    assert isinstance(winner, Winner)
+    assert winner.candidate == list(space)[3]
+    assert sorted(again.built[1:]) == sorted(key_of(found.candidate) for found in best[:FINALISTS])
+
+
+def test_a_finalist_that_does_not_build_again_is_left_out(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, _ = case
+    best = tuple(replace(found, artifact=None) for found in found_by(machine, task, space, tmp_path))
+    again = Machine(tmp_path / "again", machine.time_us)
+    again_baseline = measure_baseline(again.bench, task)
+    again.build_answers[key_of(best[0].candidate)] = BuildTimeout(1.0, ())
+    winner = decide(again.bench, task, space, again_baseline, best)
+    assert isinstance(winner, Winner)
+    assert winner.candidate == best[1].candidate
+
+
+def test_a_comparison_that_fails_is_no_crash(case: tuple[Task, Space, Machine, Baseline], tmp_path: Path) -> None:
+    task, space, machine, baseline = case
+    best = found_by(machine, task, space, tmp_path)
+    machine.compare_answers = [lambda request: RunFailed("it broke", None)]
+    told = decide(machine.bench, task, space, baseline, best)
+    assert told == "the finalists could not be compared: it broke"
+    machine.compare_answers = [always([1000, 1, 2, 3, 4]), lambda request: RunFailed("it broke", None)]
+    assert decide(machine.bench, task, space, baseline, best) == "the winner could not be compared: it broke"
+
+
+def test_rounds_fit_the_time_of_the_programs(case: tuple[Task, Space, Machine, Baseline], tmp_path: Path) -> None:
+    from mlsearch.tune.finals import pair_plan, rounds_for
+
+    quick, slow = rounds_for([100.0, 50.0]), rounds_for([5e6, 5e6])
+    assert quick > slow >= 6, "fewer than six rounds have no 95 % interval"
+    plan = pair_plan(case[2].bench, [5e6, 5e6])
+    assert plan.timeout_s > 10 * slow
+
+
+def test_new_search_measures_the_untuned_build_first(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, _, _ = case
+    machine = Machine(tmp_path / "fresh")
+    _, baseline = new_search(machine, task, space, tmp_path)
+    assert baseline.time_us == BASELINE_US
+    assert machine.built == ["t0-untuned"]

@@ -1,0 +1,125 @@
+"""Compiler commands are built apart from running them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlsearch.errors import TargetError, ToolchainError
+from mlsearch.target import Target, host_hardware, resolve
+from mlsearch.toolchain import ToolRun, compile_argv, library_argument, run, tool_path
+
+
+def test_a_plain_compile() -> None:
+    argv = compile_argv(Path("a b.mlir"), Path("out.vmfb"), ("--x=1", "--y"))
+    assert argv == (str(tool_path("iree-compile")), "a b.mlir", "-o", "out.vmfb", "--x=1", "--y")
+
+
+def test_phases_library_and_extras_follow_the_flags() -> None:
+    argv = compile_argv(
+        Path("m.mlir"),
+        Path("o"),
+        ("--x",),
+        library=Path("l.mlir"),
+        compile_from="flow",
+        compile_to="executable-configurations",
+        extra=("--z",),
+    )
+    assert argv[5:] == (
+        "--compile-from=flow",
+        "--compile-to=executable-configurations",
+        "--iree-codegen-transform-dialect-library=l.mlir",
+        "--z",
+    )
+
+
+def test_a_folder_with_an_at_sign_is_left_out_of_a_librarys_path_where_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a@b"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert library_argument(folder / "l.mlir") == "l.mlir"
+    assert library_argument(tmp_path / "l.mlir") == str(tmp_path / "l.mlir")
+    with pytest.raises(ToolchainError, match="'@'"):
+        library_argument(folder / "l@b.mlir")
+
+
+def test_a_tool_that_is_not_installed_is_told() -> None:
+    with pytest.raises(ToolchainError, match="no-such-tool is not installed"):
+        tool_path("no-such-tool")
+
+
+def test_a_failing_tool_is_a_value_with_all_it_said() -> None:
+    done = run(
+        (sys.executable, "-c", "import sys; print('out'); print('a\\nx: error: b', file=sys.stderr); sys.exit(3)")
+    )
+    assert (done.returncode, done.stdout) == (3, "out\n")
+    assert done.headline == "x: error: b"
+
+
+def test_a_tool_that_does_not_end_is_told_with_its_command() -> None:
+    with pytest.raises(ToolchainError, match=r"no result after 0 s: .*time\.sleep"):
+        run((sys.executable, "-c", "import time; time.sleep(30)"), timeout_s=0.2)
+
+
+def test_output_that_is_no_utf8_is_no_crash() -> None:
+    assert run((sys.executable, "-c", r"import os; os.write(1, b'\xff')")).stdout == "�"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "stdout", "headline"),
+    [
+        ("warning: w\n<stdin>:1:2: error: bad thing\n  %ir", "", "<stdin>:1:2: error: bad thing"),
+        ("only this\nand that", "", "only this"),
+        ("", "on stdout", "on stdout"),
+        ("", "", "no message"),
+    ],
+)
+def test_the_headline_is_the_first_error(stderr: str, stdout: str, headline: str) -> None:
+    assert ToolRun(("x",), 1, stdout, stderr).headline == headline
+
+
+def test_a_command_can_be_pasted_into_a_shell() -> None:
+    assert ToolRun(("iree-compile", "a b$c.mlir"), 0, "", "").command == "iree-compile 'a b$c.mlir'"
+
+
+# ----------------------------------------------------------------------------------------- target
+
+
+def test_an_unknown_target_names_those_that_are_known() -> None:
+    with pytest.raises(TargetError, match=r"'cuda9'; known: llvm-cpu"):
+        resolve("cuda9", 1)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 100_000])
+def test_threads_that_the_machine_does_not_have_are_refused(threads: int) -> None:
+    with pytest.raises(TargetError, match="--threads"):
+        resolve("llvm-cpu", threads)
+
+
+def test_one_thread_runs_in_the_caller_and_more_in_a_pool() -> None:
+    hardware = host_hardware()
+    assert Target("llvm-cpu", hardware, (), 1).device_uri == "local-sync"
+    assert Target("llvm-cpu", hardware, (), 2).device_uri == "local-task"
+
+
+def test_a_fingerprint_changes_with_whatever_changes_times() -> None:
+    hardware = host_hardware()
+    prints = {
+        Target("llvm-cpu", hardware, (), 1).fingerprint,
+        Target("llvm-cpu", hardware, ("--x",), 1).fingerprint,
+        Target("llvm-cpu", hardware, (), 2).fingerprint,
+    }
+    assert len(prints) == 3
+    assert Target("llvm-cpu", hardware, (), 1).fingerprint in prints
+
+
+def test_what_is_known_of_the_hardware_is_plausible() -> None:
+    hardware = host_hardware()
+    assert hardware.vector_bytes in (16, 32, 64)
+    assert hardware.vector_registers in (16, 32)
+    assert 1024 <= hardware.l1_bytes <= hardware.l2_bytes <= hardware.llc_bytes
+    assert hardware.cores >= 1
