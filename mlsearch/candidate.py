@@ -157,6 +157,14 @@ class Signature:
     poisoned before the call. Empty for a whole payload."""
     reduction_length: int
     """The longest reduction behind an output element; sets the tolerance together with the element type."""
+    batch: int = 0
+    """Runs in one call of the artifact's other function, see `batch_function`, which takes all arguments so many times
+    over: for timing by slope. 0: there is none."""
+
+
+def batch_function(function: str) -> str:
+    """Name of the function that does in one call what many calls of `function` do."""
+    return f"{function}_batch"
 
 
 @dataclass(frozen=True)

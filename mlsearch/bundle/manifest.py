@@ -136,6 +136,8 @@ def _contradictions_of_task(task: TaskEntry, members: set[str]) -> Iterator[str]
     signature = task.signature
     if not all(0 <= index < len(signature.outputs) for index in signature.out_buffers):
         yield f"task {task.id} has an out buffer without an output"
+    if not 0 <= signature.batch <= 1024:
+        yield f"task {task.id} has a batch of {signature.batch}"
     if any(dim < 0 for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape):
         yield f"task {task.id} has a tensor with a negative dim"
     for sha256 in task.artifacts:

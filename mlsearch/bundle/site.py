@@ -159,14 +159,11 @@ def _first_line(path: str) -> str:
 
 
 def _device_name(device: str) -> str:
-    """As IREE's driver calls it. Whatever goes wrong here shows again, and better, when a program is run."""
-    driver, _, path = device.partition("://")
-    try:
-        import iree.runtime as rt
+    """As IREE's driver calls it."""
+    from mlsearch.runner.device import available_devices
 
-        found = rt.get_driver(driver).query_available_devices()
-    except Exception:
-        return "unknown"
+    path = device.partition("://")[2]
+    found = available_devices(device)
     named = [each["name"] for each in found if path and path == each.get("path")]
     if path.isdigit() and int(path) < len(found):
         named.append(found[int(path)]["name"])

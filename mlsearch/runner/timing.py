@@ -37,14 +37,13 @@ def batch_size(call_us: float, plan: TimingPlan) -> int:
     return int(MIN_SAMPLE_US / max(call_us, 0.1)) + 1
 
 
-def slope_us(run: Callable[[int], float], small: int) -> float:
-    """Microseconds per call by the slope of two batches: of `small` and of `SLOPE_FACTOR * small` calls.
+def slope_us(run: Callable[[int], float], small: int, large: int) -> float:
+    """Microseconds per call by the slope of two batches: of `small` and of `large` calls.
 
     `run(n)` makes `n` calls and gives the microseconds of all of them together. What a batch costs once, whatever its
     size, is in both and cancels. Where noise eats the difference the mean of the large batch is the answer: too high
     rather than absurd.
     """
-    large = SLOPE_FACTOR * small
     small_us, large_us = run(small), run(large)
     slope = (large_us - small_us) / (large - small)
     return slope if slope > 0 else large_us / large

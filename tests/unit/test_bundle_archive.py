@@ -160,6 +160,7 @@ def test_a_manifest_of_other_fields_is_refused(path: Path, changes: dict[str, ob
         (lambda plain: plain["tasks"][0]["candidates"].append(plain["tasks"][0]["candidates"][0]), "candidate twice"),
         (lambda plain: plain["tasks"][0]["signature"].update(out_buffers=[1]), "out buffer without an output"),
         (lambda plain: plain["tasks"][0]["signature"]["inputs"][0].update(shape=[-1]), "negative dim"),
+        (lambda plain: plain["tasks"][0]["signature"].update(batch=-1), "has a batch of -1"),
         (lambda plain: plain["plan"].update(threads=0), "no measurement can follow"),
         (lambda plain: plain["plan"].update(method="guess"), "'guess', not one of 'wall', 'slope'"),
         (lambda plain: plain["members"].append(plain["members"][0]), "lists a file twice"),

@@ -8,7 +8,6 @@ import pytest
 from mlsearch.candidate import TimingPlan
 from mlsearch.runner.timing import (
     MIN_SAMPLE_US,
-    SLOPE_FACTOR,
     BaselineShare,
     Sampled,
     batch_size,
@@ -157,10 +156,10 @@ def device_that_takes(call_us: float, launch_us: float, asked: list[int]) -> Cal
 @pytest.mark.parametrize("small", [1, 7])
 def test_the_slope_of_two_batches_leaves_out_what_a_batch_costs_once(small: int) -> None:
     asked: list[int] = []
-    assert slope_us(device_that_takes(12.5, 400.0, asked), small) == pytest.approx(12.5)
-    assert asked == [small, SLOPE_FACTOR * small]
+    assert slope_us(device_that_takes(12.5, 400.0, asked), small, 4 * small) == pytest.approx(12.5)
+    assert asked == [small, 4 * small]
 
 
 def test_where_noise_eats_the_slope_the_mean_of_the_larger_batch_is_the_answer() -> None:
     times = iter([900.0, 800.0])
-    assert slope_us(lambda count: next(times), 2) == 800.0 / (2 * SLOPE_FACTOR)
+    assert slope_us(lambda count: next(times), 2, 8) == 800.0 / 8
