@@ -12,7 +12,17 @@ from mlsearch.bundle.archive import Bundle, open_bundle
 from mlsearch.bundle.manifest import Manifest, TaskEntry
 from mlsearch.bundle.measured import ArtifactMeasured, ArtifactsCompared, Line, MeasuredFile
 from mlsearch.bundle.site import Conditions, Site, busy_reason, conditions, this_site, utc_now
-from mlsearch.candidate import Compared, CompareRequest, Measured, RunRequest, RunTimeout, TimingPlan
+from mlsearch.candidate import (
+    Compared,
+    CompareOutcome,
+    CompareRequest,
+    Measured,
+    RunOutcome,
+    RunRequest,
+    RunTimeout,
+    TimingPlan,
+    reason,
+)
 from mlsearch.errors import BundleError, RunnerError
 from mlsearch.runner import LocalRunner, Runner
 from mlsearch.runner.exclusive import exclusive
@@ -272,11 +282,10 @@ def rounds_for(times_us: Sequence[float], left_s: float) -> int | None:
     return affordable if affordable >= FEWEST_ROUNDS else None
 
 
-def _told(outcome: object) -> str:
+def _told(outcome: RunOutcome | CompareOutcome) -> str:
     """An outcome in a few words."""
     if isinstance(outcome, Measured):
         return f"{outcome.time_us:.1f} us"
     if isinstance(outcome, Compared):
         return f"{len(outcome.samples_us[0])} rounds"
-    message = str(getattr(outcome, "message", "")).strip().partition("\n")[0][:200]
-    return f"{type(outcome).__name__} {message}".strip()
+    return f"{type(outcome).__name__}: {reason(outcome)}"

@@ -82,6 +82,6 @@ def test_two_runs_at_once_share_a_store(tmp_path: Path) -> None:
     trials = store.study(name).trials
     assert all(trial.state != TrialState.RUNNING for trial in trials)
     keys = [trial.user_attrs[CANDIDATE] for trial in trials if trial.user_attrs[CANDIDATE]]
-    # Runs that start at the same moment may ask for the same first batch; after that each sees what the other has begun.
+    # Runs that start at the same moment may ask for the same first batch; then each sees what the other has begun.
     assert len(set(keys)) > 0.6 * len(keys), "the two did each other's work"
     assert (tmp_path / "one.mlir").exists() and (tmp_path / "two.mlir").exists()

@@ -156,7 +156,7 @@ def test_a_task_whose_untuned_build_fails_is_left_out_and_tried_again(tmp_path: 
 
 def test_no_untuned_build_that_runs_is_an_error(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    with pytest.raises(RunnerError, match=r"no untuned build runs here.*label-t0.*RunFailed no device"):
+    with pytest.raises(RunnerError, match=r"no untuned build runs here.*label-t0.*RunFailed: no device"):
         lab.session(answer=lambda name, request: RunFailed("no device", None))
 
 

@@ -62,6 +62,17 @@ def test_the_site_names_this_machine_and_its_runtime() -> None:
     assert "local-sync" in site.text and "wall timing" in site.text
 
 
+@pytest.mark.parametrize(("uri", "name"), [("cuda", "A"), ("cuda://1", "B"), ("cuda://GPU-2", "B"), ("cuda://9", "A")])
+def test_a_device_is_named_as_its_driver_does(monkeypatch: pytest.MonkeyPatch, uri: str, name: str) -> None:
+    found = [{"name": "A", "path": "GPU-1"}, {"name": "B", "path": "GPU-2"}]
+    monkeypatch.setattr("mlsearch.runner.device.available_devices", lambda uri: found)
+    assert this_site(uri, "slope").device_name == name
+
+
+def test_a_device_that_is_not_there_is_unknown_until_something_is_run() -> None:
+    assert this_site("cuda://0", "slope").device_name == "unknown"
+
+
 def test_a_machine_at_work_is_busy_and_an_idle_one_is_not() -> None:
     assert "40 % of its CPU time" in (busy_reason("local-sync", lambda: 0.4) or "")
     assert busy_reason("local-sync", lambda: 0.01) is None
@@ -69,8 +80,8 @@ def test_a_machine_at_work_is_busy_and_an_idle_one_is_not() -> None:
 
 
 def test_the_share_of_busy_cores_is_that_of_right_now() -> None:
-    share = busy_reason("local-sync", None)
-    assert share is None or "% of its CPU time" in share
+    reason = busy_reason("local-sync")
+    assert reason is None or "% of its CPU time" in reason
 
 
 @pytest.mark.parametrize(
