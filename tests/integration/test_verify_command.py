@@ -94,7 +94,7 @@ def test_a_matcher_that_no_longer_fits(folder: Path) -> None:
 def test_a_strategy_that_computes_half_of_the_output(folder: Path) -> None:
     pipeline = "#iree_codegen.transform_dialect_codegen codegen_spec = @strategy"
     spec = LIBRARY.format(strategy=HALF, op="linalg.matmul", config="", pipeline=pipeline)
-    failed(folder, spec, f"leaves {M * N // 2} of {M * N} output elements unwritten")
+    failed(folder, spec, f"{M * N // 2} of {M * N} output elements stay unwritten")
 
 
 def test_a_spec_that_is_slower_than_untuned(folder: Path) -> None:
