@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from mlsearch.candidate import (
 from mlsearch.errors import MlsearchError
 from mlsearch.events import Watcher
 from mlsearch.runner import LocalRunner, Runner
+from mlsearch.runner.exclusive import exclusive
 from mlsearch.runner.timing import timing_method
 from mlsearch.summary import TimeSpent
 from mlsearch.target import Target, compiler_version, runtime_version
@@ -77,12 +78,16 @@ class Workbench:
         return outcome
 
     def run(self, request: RunRequest) -> RunOutcome:
-        with self.measuring():
+        with self.measuring(), self._device():
             return self.runner.run(request)
 
     def compare(self, request: CompareRequest) -> CompareOutcome:
-        with self.measuring():
+        with self.measuring(), self._device():
             return self.runner.compare(request)
+
+    def _device(self) -> AbstractContextManager[None]:
+        """Two runs on one machine take turns at measuring."""
+        return exclusive(self.target.device_uri, lambda text: None)
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
