@@ -28,7 +28,7 @@ from mlsearch.errors import MlsearchError
 from mlsearch.events import Watcher
 from mlsearch.runner import LocalRunner, Runner
 from mlsearch.summary import TimeSpent
-from mlsearch.target import Target, compiler_version, runtime_version
+from mlsearch.target import Target, compiler_version, host_cores, runtime_version
 
 
 @dataclass
@@ -146,7 +146,7 @@ def open_workbench(
     with ExitStack() as stack:
         stopwatch = Stopwatch()
         folder = stack.enter_context(_work_folder(workdir))
-        builder = stack.enter_context(LocalBuilder(folder, jobs or target.hardware.cores, _BUILDER_MEMORY_BYTES))
+        builder = stack.enter_context(LocalBuilder(folder, jobs or host_cores(), _BUILDER_MEMORY_BYTES))
         runner = stack.enter_context(
             LocalRunner(
                 target.device_uri,

@@ -11,7 +11,7 @@ from mlsearch.candidate import Candidate, KnobValue
 from mlsearch.errors import KnobError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText
-from mlsearch.space.layout import lay_out
+from mlsearch.space.emitted import emitted_templates
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
@@ -135,7 +135,7 @@ class Space:
 
     def tiling(self, candidate: Candidate) -> Tiling:
         part = self.parts[candidate.template]
-        return lay_out(part.template.declarations, self.view, candidate.knobs, self.lanes).tiling
+        return part.template.tiling(self.view, candidate.knobs, self.lanes)
 
     def entry(self, name: str, candidate: Candidate) -> EntryText:
         """The library entry `name` for a candidate."""
@@ -159,14 +159,15 @@ def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space
     """The space of a task, or in words why it can't be tuned."""
     if task.view is None or task.module is None:
         return task.not_tunable or "it can't run on its own"
-    space = build_space(task.view, templates, target, task.late_view)
+    space = build_space(task.view, [*emitted_templates(task, target), *templates], target, task.late_view)
     if space.size == 0:
         return f"no template applies to {task.view.workload.op_kind}"
     return space
 
 
 def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
-    """What a template's constraints may ask for by name: loop sizes by role, and facts of the target.
+    """What a template's constraints may ask for by name: loop sizes by role or as `dim_0`, `dim_1`, ..., and facts of
+    the target.
 
     `lanes`, `registers`: elements of the output type in a vector register, and how many of those there are;
     `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`; `threads`; `inner`: size
@@ -179,6 +180,7 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     hardware = target.hardware
     return {
         **workload.dims,
+        **{f"dim_{index}": loop.size for index, loop in enumerate(workload.loops)},
         "lanes": max(1, hardware.vector_bytes // output_bytes),
         "registers": hardware.vector_registers,
         "element_bytes": output_bytes,

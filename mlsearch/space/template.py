@@ -16,6 +16,7 @@ from mlsearch.space.constraints import evaluate
 from mlsearch.space.knobs import Knob
 from mlsearch.space.layout import check_layout, lay_out
 from mlsearch.target import Target
+from mlsearch.workload import Tiling
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,10 @@ class Template:
         every_op = [configs.get(index, "") for index in range(len(late_view.compute_ops))]
         schedule = ir_template.bind_schedule(self.text, name, bound, knobs, every_op)
         return entry_text(name, view, schedule, {}, True)
+
+    def tiling(self, view: DispatchView, knobs: dict[str, KnobValue], lanes: int) -> Tiling:
+        """How an assignment cuts the dispatch's loops."""
+        return lay_out(self.declarations, view, knobs, lanes).tiling
 
     def candidate(self, knobs: dict[str, KnobValue]) -> Candidate:
         return Candidate.of(self.id, self.digest, knobs)

@@ -29,7 +29,7 @@ from mlsearch.space.space import Space
 from mlsearch.surrogate.features import FeatureExtractor, options_in
 from mlsearch.surrogate.gate import Gate
 from mlsearch.surrogate.trees import TreeSurrogate
-from mlsearch.target import compiler_version
+from mlsearch.target import compiler_version, host_cores
 from mlsearch.task import Task
 from mlsearch.tune.options import TuneOptions
 from mlsearch.workbench import Workbench
@@ -173,7 +173,7 @@ class TaskSearch:
         if limits.seconds is not None and self._searched_s() >= limits.seconds:
             return 0
         # Enough to keep the compile processes busy, few enough to learn from what has ended.
-        size = max(4, 2 * (self._options.jobs or self._bench.target.hardware.cores))
+        size = max(4, 2 * (self._options.jobs or host_cores()))
         return size if limits.trials is None else min(size, limits.trials - self._trials)
 
     def _try(self, asked: Sequence[Asked], limits: Limits) -> None:
