@@ -30,8 +30,8 @@ class TaskStarted:
     """1-based among the tasks that are tuned."""
     of: int
     baseline_us: float
-    planned: int
-    """Trials that this task may still use; 0 if time alone is the limit."""
+    planned: int | None
+    """Trials that this task may still use; None if time alone is the limit."""
     done: int
     """Trials found in the store from an earlier run."""
     space_size: int

@@ -21,6 +21,8 @@ class Payload:
     """The same at the flow phase, where dispatches have formed."""
     functions: tuple[EntryFunction, ...]
     """What a user can call; all of them, or the one that was asked for."""
+    only_function: str | None = None
+    """The one that was asked for."""
 
     def parse(self) -> Module:
         """The flow-phase module."""
@@ -40,7 +42,7 @@ def load_payload(path: Path, target: Target, workdir: Path, function: str | None
     functions = flow.entry_functions(parse(flow_module.read_text(), new_context()))
     if function is not None:
         functions = [entry for entry in functions if entry.name == function] or _no_such(function, functions)
-    return Payload(path, flow_module, tuple(functions))
+    return Payload(path, flow_module, tuple(functions), function)
 
 
 def _no_such(function: str, functions: list[EntryFunction]) -> list[EntryFunction]:

@@ -7,6 +7,10 @@ from typing import Any
 
 from mlsearch.candidate import KnobValue, Numerics
 
+SAME_CODE_SPREAD = 0.02
+"""Two copies of one artifact, loaded side by side, differ by up to so much in paired runs: where code and buffers
+happen to lie is part of a time, and no number of rounds averages it out (docs/decisions/0007-same-code-spread.md)."""
+
 
 @dataclass(frozen=True)
 class Speedup:
@@ -21,8 +25,13 @@ class Speedup:
 
     @property
     def is_faster(self) -> bool:
-        """The interval excludes "no faster"."""
-        return self.ci95[0] > 1.0
+        """The interval excludes "no faster", and what two copies of the same code would show."""
+        return self.ci95[0] > 1.0 + SAME_CODE_SPREAD
+
+    @property
+    def is_slower(self) -> bool:
+        """The same for "no slower"."""
+        return self.ci95[1] < 1.0 - SAME_CODE_SPREAD
 
 
 @dataclass(frozen=True)

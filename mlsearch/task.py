@@ -69,7 +69,7 @@ class Task:
 def cut(payload: Payload, target: Target, workdir: Path) -> list[Task]:
     """The payload's tasks, in program order. Raises PayloadError if the untuned payload does not compile."""
     module = payload.parse()
-    sites, count = flow.dispatch_sites(module)
+    sites, count = flow.dispatch_sites(module, payload.only_function)
     views = _views(payload, target, workdir) if sites else {}
     late_views = _late_views(workdir / _PROBED) if sites else {}
     tasks: list[Task] = []

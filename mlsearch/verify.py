@@ -23,7 +23,7 @@ from mlsearch.errors import RunnerError
 from mlsearch.events import Step, Watcher
 from mlsearch.payload import Payload, load_payload
 from mlsearch.statistics import paired_speedup
-from mlsearch.summary import Speedup, WholePayload
+from mlsearch.summary import SAME_CODE_SPREAD, Speedup, WholePayload
 from mlsearch.task import Task, cut
 from mlsearch.tune.finals import pair_plan, rounds_for
 from mlsearch.tune.trials import Baseline, measure_baseline
@@ -105,7 +105,7 @@ def _check_entry(bench: Workbench, name: str, text: str, found: specs.Applicatio
             return EntryCheck(name, functions, own_numerics, own_speedup, _wrong(task, own_numerics))
         if own_speedup is not None and (speedup is None or own_speedup.speedup < speedup.speedup):
             speedup = own_speedup
-    if speedup is not None and speedup.ci95[1] < 1.0:
+    if speedup is not None and speedup.is_slower:
         return EntryCheck(name, functions, numerics, speedup, f"it is slower than untuned (x{speedup.speedup:.3f})")
     return EntryCheck(name, functions, numerics, speedup, None)
 
@@ -194,6 +194,6 @@ def _whole_problems(whole: WholePayload | None) -> list[str]:
     problems = []
     if not whole.numerics.agrees:
         problems.append(f"the whole payload's numbers are wrong (relative error {whole.numerics.max_rel_error:.2g})")
-    if whole.speedup_ci95[1] < 1.0:
+    if whole.speedup_ci95[1] < 1.0 - SAME_CODE_SPREAD:
         problems.append(f"the whole payload is slower than untuned (x{whole.speedup:.3f})")
     return problems

@@ -4,7 +4,8 @@
     tools/bench_surrogate.py live PAYLOAD.mlir --trials 64       # runs `mlsearch tune` for each seed
 
 `replay` searches among the recorded candidates only (`mlsearch records export`); 200 or more per task say
-something. Times count relative to the baseline samples taken with them, since a machine's speed drifts.
+something. Without `--no-priors` the templates' own suggestions come first, and often end the contest at once.
+Live times count relative to the run's median baseline, since a machine's speed drifts from run to run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,13 +38,14 @@ from mlsearch.task import cut
 
 NEAR_BEST = 1.05
 Curve = list[float]
-"""Relative time of each trial in order; infinite where there is none."""
+"""Time of each trial in order; infinite where there is none."""
 
 
-def relative_time(record: Record) -> float:
-    if not isinstance(record.outcome, Measured):
-        return float("inf")
-    return record.outcome.time_us / (statistics.median(record.outcome.baseline_us or (1.0,)))
+def curve_of(records: Sequence[Record]) -> Curve:
+    """Times relative to the median of all baseline samples of the run."""
+    measured = [record.outcome for record in records if isinstance(record.outcome, Measured)]
+    baseline = statistics.median([sample for outcome in measured for sample in outcome.baseline_us] or [1.0])
+    return [(record.time_us or float("inf")) / baseline for record in records]
 
 
 @dataclass
@@ -52,6 +54,7 @@ class RecordedSpace:
 
     space: Space
     records: Mapping[str, Record]
+    with_priors: bool
 
     def __post_init__(self) -> None:
         self._all = [record.candidate for record in self.records.values()]
@@ -74,7 +77,8 @@ class RecordedSpace:
         return self._all[min(range(self.size), key=lambda i: self._distance(i, params))]
 
     def priors(self) -> list[Candidate]:
-        return [candidate for candidate in self.space.priors() if candidate.key in self.records]
+        priors = self.space.priors() if self.with_priors else []
+        return [candidate for candidate in priors if candidate.key in self.records]
 
     def params(self, candidate: Candidate) -> dict[str, KnobValue]:
         return self.space.params(candidate)
@@ -97,7 +101,7 @@ def replay(recorded: RecordedSpace, target: Target, seed: int, trials: int, *, w
             record = replace(recorded.records[asked.candidate.key], predicted=asked.predicted)
             gate.observe(record)
             proposer.tell(asked, record.time_us, {})
-            curve.append(relative_time(record))
+            curve.append(record.time_us or float("inf"))
         if with_gate:
             gate.refit()
     return curve
@@ -116,7 +120,7 @@ def replay_all(arguments: argparse.Namespace, workdir: Path) -> Iterator[tuple[s
         digests = {part.template.digest for part in space.parts.values()}
         found = [stored.record for stored in store.records(workload=task.view.workload.key)]
         records = {r.candidate.key: r for r in found if r.candidate.template_digest in digests}
-        recorded, trials = RecordedSpace(space, records), min(arguments.trials, len(records))
+        recorded, trials = RecordedSpace(space, records, not arguments.no_priors), min(arguments.trials, len(records))
         print(f"{task.label}: {len(records)} recorded candidates", file=sys.stderr)
         for seed in range(arguments.seeds if records else 0):
             for with_gate in (False, True):
@@ -131,13 +135,12 @@ def live_all(arguments: argparse.Namespace, workdir: Path) -> Iterator[tuple[str
             path = workdir / f"{seed}_{switch}"
             files = ["--store", f"{path}.journal", "--json", f"{path}.json", "-o", f"{path}.mlir"]
             subprocess.run([*tune, "--seed", str(seed), "--surrogate", switch, *files], check=True)
-            curves: dict[str, Curve] = {}
+            runs: dict[str, list[Record]] = {}
             for stored in Store.open(f"{path}.journal").records():
                 if not stored.record.candidate.is_untuned:
-                    curve = curves.setdefault(stored.record.provenance.workload, [])
-                    curve.append(relative_time(stored.record))
-            for workload, curve in curves.items():
-                yield workload, switch == "on", curve
+                    runs.setdefault(stored.record.provenance.workload, []).append(stored.record)
+            for workload, records in runs.items():
+                yield workload, switch == "on", curve_of(records)
 
 
 def report(runs: list[tuple[str, bool, Curve]], trials: int) -> None:
@@ -158,6 +161,7 @@ def main() -> None:
     parser.add_argument("mode", choices=["replay", "live"])
     parser.add_argument("payload", type=Path)
     parser.add_argument("records", type=Path, nargs="?", help="for replay: exported JSON lines")
+    parser.add_argument("--no-priors", action="store_true", help="for replay: start from random candidates")
     parser.add_argument("--trials", type=int, default=128)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)

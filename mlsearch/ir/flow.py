@@ -48,11 +48,13 @@ class EntryFunction:
     """Why there is no signature."""
 
 
-def dispatch_sites(module: Module) -> tuple[dict[str, Site], Counter[str]]:
-    """The first site of each executable, in program order, and how many sites each has."""
+def dispatch_sites(module: Module, function: str | None = None) -> tuple[dict[str, Site], Counter[str]]:
+    """The first site of each executable, in program order, and how many sites each has; only those that a call of
+    `function` reaches, if it is given."""
     sites: dict[str, Site] = {}
     count: Counter[str] = Counter()
-    for op in walk(module.operation):
+    roots = [module.operation] if function is None else _reached(module, function)
+    for op in (nested for root in roots for nested in walk(root)):
         if op.name != "flow.dispatch":
             continue
         for entry_point in op.attributes["entry_points"]:
@@ -62,6 +64,22 @@ def dispatch_sites(module: Module) -> tuple[dict[str, Site], Counter[str]]:
             if executable not in sites:
                 sites[executable] = _read_site(op, executable, function)
     return sites, count
+
+
+def _reached(module: Module, function: str) -> list[Operation]:
+    """The function, the asynchronous one that it wraps, and all that they call."""
+    functions = {symbol_name(op): op for op in top_level(module) if op.name == "util.func"}
+    reached: dict[str, Operation] = {}
+    frontier = [function]
+    while frontier:
+        name = frontier.pop()
+        if name in reached or name not in functions:
+            continue
+        reached[name] = functions[name]
+        for op in walk(functions[name]):
+            if op.name == "util.call":
+                frontier.append(str(mlir.FlatSymbolRefAttr(op.attributes["callee"]).value))
+    return list(reached.values())
 
 
 def _read_site(op: Operation, executable: str, function: str) -> Site:
@@ -92,7 +110,7 @@ def entry_functions(module: Module) -> list[EntryFunction]:
         name = symbol_name(op)
         if name.endswith("$async") and name.removesuffix("$async") in names:
             continue  # the blocking wrapper beside it has the plain name, and is what we call
-        entries.append(_read_entry(op, name))
+        entries.append(_read_entry(op, name, module))
     return entries
 
 
@@ -102,15 +120,39 @@ def _is_public(op: Operation) -> bool:
     return bool(mlir.StringAttr(op.attributes["sym_visibility"]).value == "public")
 
 
-def _read_entry(op: Operation, name: str) -> EntryFunction:
-    declaration = ""
+def _read_entry(op: Operation, name: str, module: Module) -> EntryFunction:
     if "iree.reflection" in op.attributes:
         reflection = mlir.DictAttr(op.attributes["iree.reflection"])
         if "iree.abi.declaration" in reflection:
-            declaration = str(mlir.StringAttr(reflection["iree.abi.declaration"]).value)
-    if not declaration:
-        return EntryFunction(name, None, "it has no declaration of its tensors")
-    return _parse_declaration(name, declaration)
+            return _parse_declaration(name, str(mlir.StringAttr(reflection["iree.abi.declaration"]).value))
+    # Asynchronous functions have no declaration; the one behind the wrapper shows what it does with its buffers.
+    functions = {symbol_name(each): each for each in top_level(module) if each.name == "util.func"}
+    return _read_body(functions.get(f"{name}$async", op), name)
+
+
+def _read_body(function: Operation, name: str) -> EntryFunction:
+    """The signature out of the function's own imports and exports of tensors."""
+    block = function.regions[0].blocks[0]
+    arguments = [argument for argument in block.arguments if str(argument.type) == "!hal.buffer_view"]
+    imports: dict[object, str] = {}
+    exports: dict[object, str] = {}
+    returned: list[mlir.Value] = []
+    for op in walk(function):
+        if op.name == "hal.tensor.import":
+            imports[op.operands[0]] = str(op.results[0].type)
+        elif op.name == "hal.tensor.export":
+            exports[op.results[0]] = str(op.operands[0].type)
+        elif op.name == "util.return":
+            returned = list(op.operands)
+    types = [imports.get(value, "an unused argument") for value in arguments]
+    types += [exports.get(value, "a value") for value in returned]
+    tensors = [tensor_spec(text) for text in types]
+    if None in tensors:
+        return EntryFunction(name, None, f"{types[tensors.index(None)]} is not a tensor of known shape")
+    known = [tensor for tensor in tensors if tensor is not None]
+    return EntryFunction(
+        name, Signature(name, tuple(known[: len(arguments)]), tuple(known[len(arguments) :]), (), 1), ""
+    )
 
 
 def _parse_declaration(name: str, declaration: str) -> EntryFunction:
@@ -153,13 +195,18 @@ def slice_task(module: Module, site: Site) -> str:
     kept = [
         print_local(op)
         for op in top_level(module)
-        if op.name == "util.global" or (op.name == "flow.executable" and symbol_name(op) == site.executable)
+        if _is_device(op) or (op.name == "flow.executable" and symbol_name(op) == site.executable)
     ]
     # A module's own name is a property, which the attribute dictionary can't hold.
     own = [(name, value) for name, value in module.operation.attributes.items() if name != "sym_name"]
     attributes = ", ".join(f"{name} = {value}" for name, value in own)
     body = "\n".join([*kept, _task_function(site)])
     return f"module attributes {{{attributes}}} {{\n{body}\n}}\n"
+
+
+def _is_device(op: Operation) -> bool:
+    """Other globals are weights: a task gets them as arguments."""
+    return bool(op.name == "util.global" and str(op.attributes["type"]) == "!hal.device")
 
 
 def task_signature(site: Site, reduction_length: int) -> Signature | None:

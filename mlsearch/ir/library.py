@@ -34,7 +34,13 @@ from mlsearch.ir.module import (
 MARKER = "mlsearch.entry"
 ENTRY_POINT = "__kernel_config"
 _ANY = "!transform.any_op"
-_BOUNDARY = ("hal.interface.", "iree_tensor_ext.dispatch.tensor.load", "iree_codegen.load_from_buffer")
+# What a match takes as given: loads, and an index that only exists inside of its own linalg op.
+_BOUNDARY = (
+    "hal.interface.",
+    "iree_tensor_ext.dispatch.tensor.load",
+    "iree_codegen.load_from_buffer",
+    "linalg.index",
+)
 
 
 @dataclass(frozen=True)

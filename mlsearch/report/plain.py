@@ -116,7 +116,11 @@ def task_line(summary: TaskSummary) -> str:
 
 
 def _task_started_line(event: events.TaskStarted) -> str:
-    planned = f"{count_text(event.planned, 'trial')} planned" if event.planned else "as many trials as time allows"
+    planned = (
+        f"{count_text(event.planned, 'trial')} planned"
+        if event.planned is not None
+        else "as many trials as time allows"
+    )
     known = f", {event.done} done before" if event.done else ""
     return (
         f"{event.task} ({event.position} of {event.of}) {one_line(event.label)}:"

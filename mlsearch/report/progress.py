@@ -41,7 +41,7 @@ class TaskProgress:
     @property
     def planned(self) -> int | None:
         """Trials that the task comes to if nothing stops it; None if time alone is the limit."""
-        if not self.started.planned:
+        if self.started.planned is None:
             return None
         return max(self.trials, self.started.done + self.started.planned)
 

@@ -1,6 +1,6 @@
 """Boosted trees on log time: the surrogate that works from a dozen measurements on.
 
-Chosen on 500 measured schedules of two matmuls on an AVX-512 core, from 20 to 160 of them for training:
+Chosen on 600 measured schedules of two matmuls on an AVX-512 core, from 20 to 160 of them for training:
 regression on log time with randomized thresholds ranks the rest better (Spearman 0.62 / 0.76 at 20, 0.93 /
 0.94 at 160) than lambdarank (0.59 / 0.71, 0.91 / 0.93), rank_xendcg (worse still) or exact thresholds (0.50 /
 0.69, 0.90 / 0.95), and unlike a ranker's its scores mean the same from one fit to the next.

@@ -105,7 +105,7 @@ class _Run:
         searched = {summary.id: summary for summary in _summaries(tuned, confirmed, proof)}
         for each in searched.values():
             self._watch(TaskDone(each))
-        summary = self._summary(_in_order(tasks, {**fresh, **idle, **searched}), confirmed, _notes(tuned))
+        summary = self._summary(_in_order(tasks, {**fresh, **idle, **searched}), confirmed, _notes(payload, tuned))
         self._watch(Finished(summary))
         return summary
 
@@ -248,8 +248,12 @@ def _summaries(tuned: Sequence[Tuned], confirmed: Confirmed, proof: Application)
     ]
 
 
-def _notes(tuned: Sequence[Tuned]) -> tuple[str, ...]:
-    notes = []
+def _notes(payload: Payload, tuned: Sequence[Tuned]) -> tuple[str, ...]:
+    notes = [
+        f"function {function.name!r} is not part of the whole payload's time: {function.problem}"
+        for function in payload.functions
+        if function.problem
+    ]
     for each in tuned:
         moved = drift(each.result.baseline_samples_us)
         if moved > _DRIFT_WORTH_A_WORD:

@@ -145,7 +145,7 @@ class TaskSearch:
                 position,
                 of,
                 self._baseline.time_us,
-                max(0, limits.trials - self._trials) if limits.trials is not None else 0,
+                None if limits.trials is None else max(0, limits.trials - self._trials),
                 self._trials,
                 self._space.size,
             )

@@ -193,7 +193,7 @@ def _useless(
             effect = paired_speedup(*compared.samples_us)
         promised = _promised_us(entry) / effect.baseline_us
         resolvable = promised > (effect.ci95[1] - effect.ci95[0]) / 2
-        if effect.ci95[1] < 1.0 or (effect.speedup <= 1.0 and resolvable):
+        if effect.is_slower or (effect.speedup <= 1.0 and resolvable):
             return [(entry, f"no faster in the whole payload (x{effect.speedup:.3f} with it)")]
     return []
 

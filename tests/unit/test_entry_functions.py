@@ -86,10 +86,38 @@ def test_a_text_in_an_attribute_may_look_like_an_argument() -> None:
     assert entry.signature is None or entry.signature.inputs == (F32_2X3,)
 
 
-def test_a_function_without_a_declaration_can_not_be_called() -> None:
-    [entry] = entries(function("f", None))
+ASYNCHRONOUS = """
+util.func public @"tf$0$async"(%a: !hal.buffer_view, %wait: !hal.fence, %done: !hal.fence) -> !hal.buffer_view {
+  %0 = hal.tensor.import wait(%wait) => %a : !hal.buffer_view -> tensor<2x3xf32>
+  %1 = hal.tensor.barrier join(%0 : tensor<2x3xf32>) => %done : !hal.fence
+  %2 = hal.tensor.export %1 : tensor<2x3xf32> -> !hal.buffer_view
+  util.return %2 : !hal.buffer_view
+}
+util.func public @"tf$0"(%a: !hal.buffer_view) -> !hal.buffer_view {
+  %fence = util.null : !hal.fence
+  %0 = util.call @"tf$0$async"(%a, %fence, %fence) : (!hal.buffer_view, !hal.fence, !hal.fence) -> !hal.buffer_view
+  util.return %0 : !hal.buffer_view
+}
+"""
+
+
+def test_an_asynchronous_function_without_a_declaration_is_read_from_its_body() -> None:
+    [entry] = entries(ASYNCHRONOUS)
+    assert entry.name == "tf$0"
+    assert entry.signature is not None
+    assert (entry.signature.inputs, entry.signature.outputs) == ((F32_2X3,), (F32_2X3,))
+
+
+def test_a_function_without_a_declaration_and_with_dynamic_dims_can_not_be_called() -> None:
+    dynamic = """
+    util.func public @f(%a: !hal.buffer_view) {
+      %c1 = arith.constant 1 : index
+      %0 = hal.tensor.import %a : !hal.buffer_view -> tensor<?x3xf32>{%c1}
+      util.return
+    }"""
+    [entry] = entries(dynamic)
     assert entry.signature is None
-    assert "no declaration" in entry.problem
+    assert entry.problem == "tensor<?x3xf32> is not a tensor of known shape"
 
 
 def test_private_functions_and_the_async_twin_are_not_for_users() -> None:

@@ -46,7 +46,7 @@ def test_a_running_task_shows_progress_best_outcomes_surrogate_and_time_left() -
 
 def test_without_a_trial_limit_only_the_count_is_shown() -> None:
     run = run_of_events()[:5]
-    run[2] = replace(run[2], planned=0)  # type: ignore[type-var]
+    run[2] = replace(run[2], planned=None)  # type: ignore[type-var]
     assert "14 trials" in seen(run)
 
 
