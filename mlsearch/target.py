@@ -67,8 +67,8 @@ def runtime_version() -> str:
 
 
 def resolve(name: str, threads: int) -> Target:
-    """The target called `name`: `llvm-cpu`, the host's CPU; `cuda`, the host's GPU; `cuda:sm_90` or `cuda:h100`, any GPU
-    to compile for.
+    """The target called `name`: `llvm-cpu`, the host's CPU; `cuda`, the host's GPU; `cuda:sm_90` or `cuda:h100`, a GPU
+    anywhere.
 
     Raises TargetError for another name, for a GPU that is not there, or for a thread count that the host does not have.
     """
@@ -77,8 +77,8 @@ def resolve(name: str, threads: int) -> Target:
         return cuda_target(find_chip(detail) if detail else this_machines_chip())
     if name != "llvm-cpu":
         raise TargetError(
-            f"unknown target '{name}'; known: llvm-cpu (this machine's CPU), cuda (this machine's GPU), cuda:NAME for a "
-            "GPU by architecture or product, e.g. cuda:sm_90 or cuda:h100"
+            f"unknown target '{name}'; known: llvm-cpu (this machine's CPU), cuda (this machine's GPU), cuda:NAME "
+            "for a GPU by architecture or product, e.g. cuda:sm_90 or cuda:h100"
         )
     hardware = host_hardware()
     if not 1 <= threads <= hardware.cores:

@@ -64,10 +64,17 @@ class Expression:
     """A node of an SMT term."""
 
     op: str
-    """`knob`, `dim`, `constant`, `unknown` (a value that the constraints only say to exist), or the name of an SMT op without its dialect, e.g. `int.add`, `eq`, `implies`."""
+    """`knob`, `dim`, `constant`, `unknown` (a value that the constraints only say to exist), or the name of an SMT op
+    without its dialect, e.g. `int.add`, `eq`, `implies`."""
     arguments: tuple[Expression, ...] = ()
     value: int | str | tuple[tuple[int, int], ...] = 0
     """Name of a knob or dim, value of a constant, predicate of a comparison, table of a lookup."""
+
+    @property
+    def table(self) -> tuple[tuple[int, int], ...]:
+        """(key, value) pairs of a lookup."""
+        assert isinstance(self.value, tuple)
+        return self.value
 
 
 @dataclass(frozen=True)

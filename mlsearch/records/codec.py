@@ -19,8 +19,11 @@ from mlsearch.candidate import Record
 from mlsearch.errors import StoreError
 from mlsearch.trial_attributes import CANDIDATE
 
-SCHEMA = 1
-"""Version of the JSON form; goes up when a field or an outcome type is added, renamed or removed."""
+SCHEMA = 2
+"""Version of the JSON form; goes up when a field or an outcome type is added, renamed or removed. 2 added `Spilled` and
+`OverLimits`."""
+
+_READABLE = (1, 2)
 
 RECORD = "mlsearch:record"
 """The attribute that holds the whole record; written last, so where it stands the others stand too."""
@@ -79,8 +82,8 @@ def from_plain(plain: object) -> Record:
             f"a record was written by a newer mlsearch (schema {schema}, this one reads up to {SCHEMA}): "
             "upgrade mlsearch, or use another store"
         )
-    if schema != SCHEMA:
-        raise StoreError(f"a record has schema {schema!r}; known: {SCHEMA}")
+    if schema not in _READABLE:
+        raise StoreError(f"a record has schema {schema!r}; known: {_READABLE}")
     try:
         record = _read(Record, {name: value for name, value in plain.items() if name != "schema"}, "record")
     except _MismatchError as error:

@@ -37,8 +37,10 @@ def bounded_domains(
     assertions: Sequence[Assertion],
     dims: Mapping[str, int],
 ) -> dict[str, tuple[int, ...]]:
-    """For each of `knobs` all integers that it may have; `known` are the domains of the others. Raises TemplateError for one that the constraints do not bound, or
-    that leave it more than 16384 values."""
+    """For each of `knobs` all integers that it may have; `known` are the domains of the others.
+
+    Raises TemplateError for a knob that the constraints do not bound, or to more than 16384 values.
+    """
     bounds = dict.fromkeys(knobs, _ALL)
     bounds |= {name: Interval(min(values), max(values)) for name, values in known.items()}
     for _ in range(_ROUNDS):
@@ -132,7 +134,7 @@ def _range(term: Expression, bounds: Mapping[str, Interval], dims: Mapping[str, 
         value = dims[str(term.value)] if term.op == "dim" else int(term.value)  # type: ignore[arg-type]
         return Interval(value, value)
     if term.op == "lookup":
-        values = [value for _, value in term.value]  # type: ignore[misc, union-attr]
+        values = [value for _, value in term.table]
         return Interval(min(values), max(values))
     ranges = [_range(argument, bounds, dims) for argument in term.arguments]
     if term.op == "int.add":

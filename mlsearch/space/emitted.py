@@ -1,7 +1,7 @@
 """Templates that the compiler emits for a task: its own constraints, its own way from an assignment to a config.
 
-To what the compiler says is added what it does not know of a chip (`mlsearch.space.pressure`), and options that it fixes
-are opened as knobs. Knobs that follow from others are worked out, not searched.
+To what the compiler says is added what it does not know of a chip (`mlsearch.space.pressure`), and options that it
+fixes are opened as knobs. Knobs that follow from others are worked out, not searched.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from mlsearch import toolchain
 from mlsearch.candidate import KnobValue
 from mlsearch.cuda.chips import Chip
-from mlsearch.space.pressure import pressure_assertions
 from mlsearch.ir import emitted as ir_emitted
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.emitted import EmittedConstraints, read_emitted
@@ -22,6 +21,7 @@ from mlsearch.ir.module import symbol_ref
 from mlsearch.ir.template import Assertion, Declarations, Expression, KnobLeaf
 from mlsearch.space.bounds import bounded_domains
 from mlsearch.space.constraints import evaluate, knobs_of
+from mlsearch.space.pressure import pressure_assertions
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.space.terms import reduced, text_of

@@ -137,6 +137,10 @@ class Space:
         part = self.parts[candidate.template]
         return part.template.tiling(self.view, candidate.knobs, self.lanes)
 
+    def block_tile(self, candidate: Candidate) -> tuple[int, ...] | None:
+        """On a GPU the size of a workgroup's tile along each loop, 0 for the whole loop; None if it isn't known."""
+        return self.tiling(candidate).by_level.get("workgroup")
+
     def entry(self, name: str, candidate: Candidate) -> EntryText:
         """The library entry `name` for a candidate."""
         return self.parts[candidate.template].template.entry(

@@ -68,7 +68,7 @@ def text_of(term: Expression) -> str:
     if term.op == "dim" or term.op in ("knob", "unknown", "constant"):
         return str(term.value)
     if term.op == "lookup":
-        values = ", ".join(str(value) for _, value in term.value)  # type: ignore[misc, union-attr]
+        values = ", ".join(str(value) for _, value in term.table)
         return f"[{values}][{text_of(term.arguments[0])}]"
     signs = {"int.add": " + ", "int.sub": " - ", "int.mul": " * ", "int.div": " / ", "int.mod": " % "}
     arguments = [text_of(argument) for argument in term.arguments]
