@@ -138,8 +138,8 @@ def describe_space(payload: Path, task_id: str, target: str, threads: int, templ
     known = templates_for(resolved, templates)
     with open_workbench(resolved, lambda event: None) as bench:
         tasks = cut(load_payload(payload, resolved, bench.workdir), resolved, bench.workdir)
-    task = _find(tasks, task_id, payload)
-    space = space_of(task, known, resolved)
+        task = _find(tasks, task_id, payload)
+        space = space_of(task, known, resolved)
     if isinstance(space, str):
         raise PayloadError(f"task {task_id} ({task.label}) can't be tuned: {space}")
     return SpaceDescription(

@@ -13,6 +13,7 @@ from pathlib import Path
 from mlsearch import toolchain
 from mlsearch.candidate import KnobValue
 from mlsearch.cuda.chips import Chip
+from mlsearch.errors import ToolchainError
 from mlsearch.ir import emitted as ir_emitted
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.emitted import EmittedConstraints, read_emitted
@@ -88,7 +89,10 @@ class EmittedTemplate(Template):
 
 
 def emitted_templates(task: Task, target: Target) -> list[Template]:
-    """What the compiler emits for a task; empty for targets and ops that it emits nothing for."""
+    """What the compiler emits for a task; empty for targets and ops that it emits nothing for.
+
+    Raises ToolchainError where the task does not compile, TemplateError for constraints that can't be followed.
+    """
     if target.chip is None or task.module is None or task.view is None:
         return []
     output = task.module.with_suffix(".configurations.mlir")
@@ -102,7 +106,7 @@ def emitted_templates(task: Task, target: Target) -> list[Template]:
     )
     done = toolchain.run(argv)
     if done.returncode or not output.is_file():
-        return []  # it does not compile untuned either, and is reported for that
+        raise ToolchainError(f"the compiler emits no constraints: {done.headline} (command: {done.command})")
     templates: list[Template] = []
     for text in ir_emitted.emitted_in(output.read_text()):
         identifier = f"cuda/emitted_{len(templates)}"

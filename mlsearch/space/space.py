@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from mlsearch.candidate import Candidate, KnobValue
-from mlsearch.errors import KnobError
+from mlsearch.errors import KnobError, MlsearchError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText
 from mlsearch.space.emitted import emitted_templates
@@ -163,7 +163,11 @@ def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space
     """The space of a task, or in words why it can't be tuned."""
     if task.view is None or task.module is None:
         return task.not_tunable or "it can't run on its own"
-    space = build_space(task.view, [*emitted_templates(task, target), *templates], target, task.late_view)
+    try:
+        emitted = emitted_templates(task, target)
+    except MlsearchError as reason:
+        return str(reason)
+    space = build_space(task.view, [*emitted, *templates], target, task.late_view)
     if space.size == 0:
         return f"no template applies to {task.view.workload.op_kind}"
     return space
