@@ -108,6 +108,18 @@ def cuda_target(chip: Chip) -> Target:
     return Target("cuda", hardware, (f"--iree-hal-target-device={device_attribute(chip)}",), 1, chip)
 
 
+def require_device(target: Target) -> None:
+    """Raises TargetError unless the target is this machine, or its GPU."""
+    if target.chip is None:
+        return
+    here = this_machines_chip()
+    wanted, found = target.chip.architecture.name, here.architecture.name
+    if wanted.rstrip("a") != found:
+        raise TargetError(
+            f"this machine's GPU is {here.name} ({found}), not {wanted}; give --target cuda, or --no-device"
+        )
+
+
 def host_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))

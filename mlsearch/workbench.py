@@ -16,14 +16,18 @@ from mlsearch.builder import Builder, LocalBuilder
 from mlsearch.candidate import (
     BuildOutcome,
     BuildRequest,
+    Built,
     CacheState,
     CompareOutcome,
     CompareRequest,
+    OverLimits,
     Provenance,
     RunOutcome,
     RunRequest,
+    Spilled,
     TimingPlan,
 )
+from mlsearch.cuda.statics import examine
 from mlsearch.errors import MlsearchError
 from mlsearch.events import Watcher
 from mlsearch.runner import LocalRunner, Runner
@@ -74,6 +78,13 @@ class Workbench:
     def build_one(self, request: BuildRequest) -> BuildOutcome:
         [(_, outcome)] = self.build([request])
         return outcome
+
+    def unfit(self, built: Built) -> Spilled | OverLimits | None:
+        """Why an artifact is not worth running, or can't be; None if it may run."""
+        if self.target.chip is None:
+            return None
+        statics = examine(built.artifact.read_bytes(), self.target.chip, built.compile_s)
+        return statics if isinstance(statics, Spilled | OverLimits) else None
 
     def run(self, request: RunRequest) -> RunOutcome:
         with self.measuring():

@@ -59,5 +59,6 @@ def _named(product: str, architecture: str) -> Chip:
 
 def _none(reason: str) -> TargetError:
     return TargetError(
-        f"--target cuda: no CUDA device on this machine ({reason}); name one to compile for: cuda:sm_90, cuda:h100, ..."
+        f"no CUDA device on this machine ({reason}); to build for one that is elsewhere, name it and measure nothing"
+        " here: --target cuda:sm_90 --no-device"
     )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 SHOWN = 15
 """Candidates of a task that are printed; the JSON has them all."""
+SPELLED_OUT = 5
+"""Those whose knobs are printed as well."""
 
 
 def print_ranking(console: Console, summary: AheadSummary) -> None:
@@ -32,11 +34,13 @@ def _print_task(console: Console, built: BuiltTask) -> None:
         soft_wrap=True,
     )
     numbers = ("rank", "estimate", "waves", "occupancy", "registers", "shared", "mma", "loads", "compile")
-    table = new_table(*numbers[:2], "bound by", *numbers[2:], "candidate", numbers=numbers)
+    table = new_table(*numbers[:2], "bound by", *numbers[2:], numbers=numbers)
     for rank, each in enumerate(built.ranked[:SHOWN], start=1):
         add_row(table, *_cells(str(rank), each))
     add_row(table, *_cells("untuned", built.untuned), style="dim")
     console.print(table)
+    for rank, each in enumerate(built.ranked[:SPELLED_OUT], start=1):
+        console.print(Text(f"{rank}: {_candidate_text(each)}"), soft_wrap=True)
     if len(built.ranked) > SHOWN:
         console.print(Text(f"and {len(built.ranked) - SHOWN} more in the JSON"))
     for line in _building_lines(built):
@@ -46,8 +50,6 @@ def _print_task(console: Console, built: BuiltTask) -> None:
 
 def _cells(rank: str, built: BuiltCandidate) -> list[str]:
     features, guess = built.features, built.estimate
-    template = built.candidate.template.rpartition("/")[2]
-    knobs = " ".join(f"{name}={_short(str(value))}" for name, value in built.candidate.assignment)
     return [
         rank,
         time_text(guess.time_us) if guess else ABSENT,
@@ -58,9 +60,13 @@ def _cells(rank: str, built: BuiltCandidate) -> list[str]:
         f"{features.shared_bytes / 1024:.1f} KiB" if features else ABSENT,
         str(features.counts.mma) if features else ABSENT,
         f"{features.counts.global_vector_loads}/{features.counts.global_loads}" if features else ABSENT,
-        span_text(built.compile_s),
-        one_line(f"{template} {knobs}".strip()),
+        f"{built.compile_s:.2f} s",
     ]
+
+
+def _candidate_text(built: BuiltCandidate) -> str:
+    knobs = " ".join(f"{name}={_short(str(value))}" for name, value in built.candidate.assignment)
+    return one_line(f"{built.candidate.template} {knobs}")
 
 
 def _short(value: str) -> str:

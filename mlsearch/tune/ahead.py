@@ -33,6 +33,7 @@ from mlsearch.cuda.statics import StaticFeatures, Statics, examine
 from mlsearch.errors import MlsearchError, TargetError
 from mlsearch.events import CandidateBuilt, Step, Warn, Watcher
 from mlsearch.files import write_atomically
+from mlsearch.ir.dispatch import configured_levels
 from mlsearch.payload import load_payload
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import templates_for
@@ -195,7 +196,7 @@ def _build_task(bench: Workbench, task: Task, space: Space, chip: Chip, options:
         bench.watch(CandidateBuilt(task.id, done, len(requests), name, seconds, assignment))
     return BuiltTask(
         task=task,
-        untuned=_ranked(task, Candidate.untuned(), untuned, _statics(untuned, chip), None, chip),
+        untuned=_ranked(task, Candidate.untuned(), untuned, _statics(untuned, chip), _untuned_tile(task), chip),
         ranked=tuple(sorted(ranked, key=_order)),
         space_size=space.size,
         outcomes=dict(outcomes),
@@ -211,9 +212,7 @@ def chosen(space: Space, count: int, seed: int) -> list[Candidate]:
     rng = np.random.default_rng(seed)
     while len(found) < min(count, space.size):
         before = len(found)
-        for each in space.sample(rng, 2 * count):
-            if len(found) < count:
-                found.setdefault(each.key, each)
+        found |= {each.key: each for each in space.sample(rng, count - len(found))}
         if len(found) == before:
             break
     return list(found.values())
@@ -245,6 +244,13 @@ def _ranked(
     assert task.workload is not None
     guess = estimate(task.workload, block_tile, features, chip) if features and block_tile else None
     return BuiltCandidate(candidate, built.artifact, built.artifact_digest, built.compile_s, features, guess)
+
+
+def _untuned_tile(task: Task) -> tuple[int, ...] | None:
+    """A workgroup's tile as IREE chooses it, if its op still has the loops of the task's."""
+    assert task.workload is not None
+    tile = configured_levels(task.late_view).get("workgroup") if task.late_view else None
+    return tile if tile and len(tile) == len(task.workload.loops) else None
 
 
 def _order(built: BuiltCandidate) -> tuple[float, str]:

@@ -60,6 +60,7 @@ def tune(options: TuneOptions, watch: Watcher) -> TuneSummary:
     MlsearchError where the run can't go on; all trials up to there are in the store.
     """
     target = targets.resolve(options.target, options.threads)
+    targets.require_device(target)
     templates = templates_for(target, options.templates)
     watch(Step("opening the record store"))
     store = Store.open(options.store)

@@ -198,6 +198,11 @@ class TaskSearch:
                 del open_trials[each.candidate.key]
                 self._end(each, self._record(each, outcome, compile_s, None), limits)
             for each, artifact in built:
+                if (unfit := self._bench.unfit(artifact)) is not None:
+                    del open_trials[each.candidate.key]
+                    record = self._record(each, unfit, artifact.compile_s, artifact.artifact_digest)
+                    self._end(each, record, limits, artifact.artifact)
+                    continue
                 record, reused = self._measure(each, artifact)
                 del open_trials[each.candidate.key]
                 self._end(each, record, limits, artifact.artifact, reused)

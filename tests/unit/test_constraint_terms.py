@@ -72,7 +72,9 @@ def test_an_op_has_the_value_that_z3_gives_it(name: str) -> None:
 def test_numbers_and_arrays_go_through_the_same_operators(name: str) -> None:
     expression, _ = OPS[name]
     arrays = np.broadcast_to(evaluate(expression, PAIRS, {}), PAIRS["a"].shape)
-    singles = [evaluate(expression, {"a": int(a), "b": int(b)}, {}) for a, b in zip(PAIRS["a"], PAIRS["b"], strict=True)]
+    singles = [
+        evaluate(expression, {"a": int(a), "b": int(b)}, {}) for a, b in zip(PAIRS["a"], PAIRS["b"], strict=True)
+    ]
     assert [int(value) for value in singles] == [int(value) for value in arrays]
 
 

@@ -85,9 +85,7 @@ def by_solver(template: Template, grid: dict[str, list[int]], dims: dict[str, in
 
 def by_arrays(template: Template, grid: dict[str, list[int]], dims: dict[str, int]) -> set[tuple[int, ...]]:
     numbers = {knob.name: knob.number for knob in template.knobs}
-    rows = (
-        tuple(numbers[name](candidate.knobs[name]) for name in grid) for candidate in TemplateSpace(template, dims)
-    )
+    rows = (tuple(numbers[name](candidate.knobs[name]) for name in grid) for candidate in TemplateSpace(template, dims))
     inside = {name: set(values) for name, values in grid.items()}
     return {row for row in rows if all(value in inside[name] for name, value in zip(grid, row, strict=True))}
 

@@ -30,7 +30,9 @@ def found_by(machine: Machine, task: Task, space: Space, folder: Path) -> tuple[
     return search(machine, task, space, folder).best
 
 
-def always(times_us: Sequence[float], right: Sequence[bool] | None = None) -> Callable[[CompareRequest], CompareOutcome]:
+def always(
+    times_us: Sequence[float], right: Sequence[bool] | None = None
+) -> Callable[[CompareRequest], CompareOutcome]:
     """A comparison with these times in every round."""
 
     def answer(request: CompareRequest) -> CompareOutcome:
@@ -57,7 +59,9 @@ def test_the_fastest_in_paired_runs_wins_and_is_measured_once_more_alone(
     assert second.artifacts == (baseline.artifact, winner.artifact)
 
 
-def test_a_finalist_with_wrong_numbers_does_not_win(case: tuple[Task, Space, Machine, Baseline], tmp_path: Path) -> None:
+def test_a_finalist_with_wrong_numbers_does_not_win(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
     task, space, machine, baseline = case
     best = found_by(machine, task, space, tmp_path)
     wrong_first = always([1000, 100, 500, 900, 900], [True, False, True, True, True])
@@ -67,7 +71,9 @@ def test_a_finalist_with_wrong_numbers_does_not_win(case: tuple[Task, Space, Mac
     assert winner.candidate == list(space)[9]
 
 
-def test_without_a_right_finalist_there_is_no_winner(case: tuple[Task, Space, Machine, Baseline], tmp_path: Path) -> None:
+def test_without_a_right_finalist_there_is_no_winner(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
     task, space, machine, baseline = case
     best = found_by(machine, task, space, tmp_path)
     machine.compare_answers = [always([1000, 1, 1, 1, 1], [True, False, False, False, False])]
@@ -75,7 +81,9 @@ def test_without_a_right_finalist_there_is_no_winner(case: tuple[Task, Space, Ma
     assert decide(machine.bench, task, space, baseline, ()) == "no candidate ran with right numbers"
 
 
-def test_a_winner_that_is_wrong_in_the_last_run_is_none(case: tuple[Task, Space, Machine, Baseline], tmp_path: Path) -> None:
+def test_a_winner_that_is_wrong_in_the_last_run_is_none(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
     task, space, machine, baseline = case
     best = found_by(machine, task, space, tmp_path)
     machine.compare_answers = [always([1000, 100, 200, 900, 900]), always([1000, 100], [True, False])]
@@ -94,7 +102,9 @@ def test_a_winner_that_is_no_faster_in_the_last_run_says_so(
     assert not winner.speedup.is_faster
 
 
-def test_finalists_of_a_resumed_run_are_built_again(case: tuple[Task, Space, Machine, Baseline], tmp_path: Path) -> None:
+def test_finalists_of_a_resumed_run_are_built_again(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
     task, space, machine, baseline = case
     best = tuple(replace(found, artifact=None) for found in found_by(machine, task, space, tmp_path))
     again = Machine(tmp_path / "again", machine.time_us)
@@ -137,7 +147,9 @@ def test_rounds_fit_the_time_of_the_programs(case: tuple[Task, Space, Machine, B
     assert plan.timeout_s > 10 * slow
 
 
-def test_new_search_measures_the_untuned_build_first(case: tuple[Task, Space, Machine, Baseline], tmp_path: Path) -> None:
+def test_new_search_measures_the_untuned_build_first(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
     task, space, _, _ = case
     machine = Machine(tmp_path / "fresh")
     _, baseline = new_search(machine, task, space, tmp_path)

@@ -143,13 +143,9 @@ def test_the_ops_of_a_softmax_are_cut_along_its_rows_and_columns(tmp_path: Path)
     layout = laid_out(tmp_path, view, knobs, {"rows": 4, "step": 8})
     configs = layout.companion_configs
     assert configs[0] == configs[2] == "#iree_cpu.lowering_config<vector_common_parallel = [4]>"
-    assert configs[1] == (
-        "#iree_cpu.lowering_config<vector_common_parallel = [4, 0], vector_reduction = [0, 8]>"
-    )
+    assert configs[1] == ("#iree_cpu.lowering_config<vector_common_parallel = [4, 0], vector_reduction = [0, 8]>")
     # The last op runs along the reduced loop in parallel: one register at a time where no knob says more.
-    assert configs[4] == (
-        "#iree_cpu.lowering_config<vector_common_parallel = [4, 0], vector_inner_parallel = [0, 16]>"
-    )
+    assert configs[4] == ("#iree_cpu.lowering_config<vector_common_parallel = [4, 0], vector_inner_parallel = [0, 16]>")
 
 
 def test_an_op_without_loops_gets_no_config(tmp_path: Path) -> None:

@@ -253,7 +253,9 @@ def test_loops_of_one_op_are_never_merged_with_each_other() -> None:
             "pp",
             "%y = math.exp %x0 : f32\nlinalg.yield %y : f32",
         ),
-        generic("%r", {"%u": t, "%u#0": t}, ("%e", t), maps, "pp", "%y = arith.addf %x0, %x1 : f32\nlinalg.yield %y : f32"),
+        generic(
+            "%r", {"%u": t, "%u#0": t}, ("%e", t), maps, "pp", "%y = arith.addf %x0, %x1 : f32\nlinalg.yield %y : f32"
+        ),
     ]
     view = read(function_text({"%a": t}, "\n".join(steps), {"%r": t}))
     assert view.compute_ops[1].root_loops == (0, 1)

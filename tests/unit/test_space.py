@@ -168,7 +168,7 @@ def test_repair_gives_nothing_for_what_is_forbidden_missing_or_unknown(two: Spac
 
 
 def test_a_template_without_valid_assignments_is_not_in_the_space(tmp_path: Path) -> None:
-    never = "%one = smt.int.constant 1\n%no = smt.int.cmp lt %m, %one\niree_codegen.smt.assert %no, \"no\" : !smt.bool"
+    never = '%one = smt.int.constant 1\n%no = smt.int.cmp lt %m, %one\niree_codegen.smt.assert %no, "no" : !smt.bool'
     one = load(tmp_path, template_text(), "one.mlir")
     other = load(tmp_path, template_text(asserts=never), "other.mlir")
     space = Space([TemplateSpace(one, {"m": 8}), TemplateSpace(other, {"m": 8})], read(matmul()), 16)
@@ -237,5 +237,7 @@ def test_every_built_in_template_lays_out_what_it_offers() -> None:
             assert not space.violations(candidate)
             sizes = space.tiling(candidate).by_level
             loops = view.workload.loops
-            assert all(0 <= size <= loop.size for level in sizes.values() for size, loop in zip(level, loops, strict=True))
+            assert all(
+                0 <= size <= loop.size for level in sizes.values() for size, loop in zip(level, loops, strict=True)
+            )
             assert f"@{'schedule'}_x" in space.entry("x", candidate).sequences

@@ -43,7 +43,9 @@ def case(tmp_path: Path) -> tuple[Task, Space, Machine]:
 
 
 def records(folder: Path) -> list[tuple[Candidate, str]]:
-    return [(each.record.candidate, each.record.outcome_name) for each in Store.open(folder / "store.journal").records()]
+    return [
+        (each.record.candidate, each.record.outcome_name) for each in Store.open(folder / "store.journal").records()
+    ]
 
 
 def test_the_untuned_build_is_trial_0(case: tuple[Task, Space, Machine], tmp_path: Path) -> None:

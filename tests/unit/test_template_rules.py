@@ -55,7 +55,10 @@ BROKEN = {
     "a knob without a domain": (template_text(domains="tile = [1]"), ["count", "no domain"]),
     "a knob with an empty domain": (template_text(domains="tile = [1, 4], count = []"), ["count", "no domain"]),
     "a knob without a default": (template_text(defaults="tile = 4, count = 0"), ["peel", "no default"]),
-    "a domain for no knob": (template_text(domains="tile = [4], count = [0], other = [1]"), ["mlsearch.domains", "other"]),
+    "a domain for no knob": (
+        template_text(domains="tile = [4], count = [0], other = [1]"),
+        ["mlsearch.domains", "other"],
+    ),
     "a default for no knob": (template_text(defaults="tile = 4, count = 0, peel = true, other = 1"), ["other"]),
     "a prior for no knob": (template_text(priors="{tile = 4}, {tiel = 4}"), ["mlsearch.priors", "tiel"]),
     "a default outside of the domain": (template_text(defaults="tile = 5, count = 0, peel = true"), ["tile", "5"]),
@@ -76,7 +79,7 @@ BROKEN = {
         ["tile"],
     ),
     "a level that IREE does not know": (
-        template_text(knobs='cache_paralel = {m = 4}', domains="", defaults=""),
+        template_text(knobs="cache_paralel = {m = 4}", domains="", defaults=""),
         ["cache_paralel"],
     ),
     "an order of numbers": (

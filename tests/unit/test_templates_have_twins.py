@@ -145,9 +145,7 @@ def test_the_file_shows_what_its_defaults_bind_to(path: Path) -> None:
         # A level that the dispatch does not use may still be shown for readers of the file.
         assert levels(config) >= levels(canonical(layout.root_config))
     options = f", {layout.options}" if layout.options else ""
-    translation = canonical(
-        f"#iree_codegen.translation_info<pipeline = {template.declarations.pipeline}{options}>"
-    )
+    translation = canonical(f"#iree_codegen.translation_info<pipeline = {template.declarations.pipeline}{options}>")
     place = "pipeline" if template.declarations.is_strategy else "translation_info"
     assert shown(template.text, place) == [translation]
     if template.declarations.is_strategy:

@@ -41,7 +41,9 @@ def test_a_tool_that_is_not_installed_is_told() -> None:
 
 
 def test_a_failing_tool_is_a_value_with_all_it_said() -> None:
-    done = run((sys.executable, "-c", "import sys; print('out'); print('a\\nx: error: b', file=sys.stderr); sys.exit(3)"))
+    done = run(
+        (sys.executable, "-c", "import sys; print('out'); print('a\\nx: error: b', file=sys.stderr); sys.exit(3)")
+    )
     assert (done.returncode, done.stdout) == (3, "out\n")
     assert done.headline == "x: error: b"
 

@@ -121,7 +121,9 @@ def test_what_no_stored_value_depends_on_can_not_be_scheduled() -> None:
     body = "%e = " + one + "\n%e2 = " + other.replace("%r", "%r2").replace("%e :", "%e2 :")
     view = read(function_text({"%a": t}, body, {"%r": t, "%r2": t}))
     with pytest.raises(SpecError, match="no stored value depends"):
-        entry_text("x", view, SCHEDULE.format(name="@schedule_x"), {0: "#iree_cpu.lowering_config<distribution = [1]>"}, False)
+        entry_text(
+            "x", view, SCHEDULE.format(name="@schedule_x"), {0: "#iree_cpu.lowering_config<distribution = [1]>"}, False
+        )
 
 
 def test_a_template_binds_into_a_library_that_schedules_its_dispatch(tmp_path: Path) -> None:
@@ -203,7 +205,9 @@ def test_the_op_of_an_action_need_not_be_its_first_argument() -> None:
         "    %p = transform.param.constant 1 : i64 -> !transform.any_param\n"
         "    transform.match.operation_name %op",
     )
-    text = text.replace("transform.yield %op : !transform.any_op", "transform.yield %p, %op : !transform.any_param, !transform.any_op")
+    text = text.replace(
+        "transform.yield %op : !transform.any_op", "transform.yield %p, %op : !transform.any_param, !transform.any_op"
+    )
     text = text.replace("@act(%op:", "@act(%p: !transform.any_param {transform.readonly}, %op:")
     marked, _ = instrumented(text, "x.mlir")
     assert applied(marked, matmul(name="f")) == {"first one": ("f",)}
@@ -223,11 +227,10 @@ def test_the_op_of_an_action_need_not_be_its_first_argument() -> None:
             "no transform.foreach_match",
         ),
         (
-            HAND_WRITTEN.replace("@act(%op: !transform.any_op {transform.readonly})", "@act()").replace(
-                '    transform.annotate %op "seen" : !transform.any_op\n', ""
-            ).replace("-> !transform.any_op {\n    transform.match", "{\n    transform.match").replace(
-                "transform.yield %op : !transform.any_op", "transform.yield"
-            ),
+            HAND_WRITTEN.replace("@act(%op: !transform.any_op {transform.readonly})", "@act()")
+            .replace('    transform.annotate %op "seen" : !transform.any_op\n', "")
+            .replace("-> !transform.any_op {\n    transform.match", "{\n    transform.match")
+            .replace("transform.yield %op : !transform.any_op", "transform.yield"),
             "gets no op",
         ),
     ],

@@ -179,7 +179,9 @@ def test_a_task_that_does_not_run_untuned_is_listed_with_the_reason(run: Run) ->
 
 
 def test_a_payload_without_dispatches_is_an_empty_spec(run: Run) -> None:
-    (run.folder / "payload.mlir").write_text("func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }")
+    (run.folder / "payload.mlir").write_text(
+        "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"
+    )
     summary = run.tune(trials=4)
     assert summary.tasks == ()
     assert run.spec.endswith(EMPTY_LIBRARY)
