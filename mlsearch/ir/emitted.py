@@ -54,6 +54,30 @@ def emitted_in(configured: str) -> list[str]:
     return [_alone(op, context) for op in walk(module.operation) if op.name == _CONSTRAINTS]
 
 
+PADDED_STEP = "padded_step"
+"""The knob that `padded` adds: iterations of the reduction that a step is padded to."""
+
+
+def padded(text: str) -> str:
+    """The module with an entry `padding` in the config: the workgroup's tile, and `PADDED_STEP` for the reduction.
+
+    IREE's own choice has one wherever a loop is no multiple of the matrix instruction's. Its constraints leave it out,
+    and nearly all candidates then fail to bufferize.
+    """
+    module = parse(text, new_context())
+    op = _constraints(module)
+    tree = {entry.name: entry.attr for entry in mlir.DictAttr(op.attributes["knobs"])}
+    with module.context:
+        tile = [str(item) for item in mlir.ArrayAttr(tree["workgroup"])]
+        steps = [str(item) for item in mlir.ArrayAttr(tree["reduction"])]
+        tile[[step.startswith("#iree_codegen.smt.int_knob") for step in steps].index(True)] = (
+            f'#iree_codegen.smt.int_knob<"{PADDED_STEP}">'
+        )
+        entries = {name: str(value) for name, value in tree.items()} | {"padding": f"[{', '.join(tile)}]"}
+        op.attributes["knobs"] = mlir.Attribute.parse(_dictionary(entries))
+    return str(module)
+
+
 def opened(text: str) -> str:
     """The module with those of the pipeline's fixed options made knobs that IREE acts upon for CUDA."""
     module = parse(text, new_context())

@@ -13,7 +13,6 @@ from pathlib import Path
 from mlsearch import toolchain
 from mlsearch.candidate import KnobValue
 from mlsearch.cuda.chips import Chip
-from mlsearch.errors import ToolchainError
 from mlsearch.ir import emitted as ir_emitted
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.emitted import EmittedConstraints, read_emitted
@@ -22,7 +21,7 @@ from mlsearch.ir.module import symbol_ref
 from mlsearch.ir.template import Assertion, Declarations, Expression, KnobLeaf
 from mlsearch.space.bounds import bounded_domains
 from mlsearch.space.constraints import evaluate, knobs_of
-from mlsearch.space.pressure import pressure_assertions
+from mlsearch.space.pressure import matrix_shapes, matrix_size, pressure_assertions
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.space.terms import reduced, text_of
@@ -88,13 +87,14 @@ class EmittedTemplate(Template):
         return Tiling(tuple(levels), tuple(sorted(options)))
 
 
-def emitted_templates(task: Task, target: Target) -> list[Template]:
-    """What the compiler emits for a task; empty for targets and ops that it emits nothing for.
+def emitted_templates(task: Task, target: Target) -> tuple[list[Template], str]:
+    """What the compiler emits for a task, empty for targets and ops that it emits nothing for, and a note for people
+    where it should have and did not.
 
-    Raises ToolchainError where the task does not compile, TemplateError for constraints that can't be followed.
+    Raises TemplateError for constraints that can't be followed.
     """
     if target.chip is None or task.module is None or task.view is None:
-        return []
+        return [], ""
     output = task.module.with_suffix(".configurations.mlir")
     argv = toolchain.compile_argv(
         task.module,
@@ -106,12 +106,13 @@ def emitted_templates(task: Task, target: Target) -> list[Template]:
     )
     done = toolchain.run(argv)
     if done.returncode or not output.is_file():
-        raise ToolchainError(f"the compiler emits no constraints: {done.headline} (command: {done.command})")
+        # IREE 3.13 dies of a null operand here for contractions with a batch loop.
+        return [], f"{task.id}: the compiler emits no constraints, it ends with exit code {done.returncode}"
     templates: list[Template] = []
     for text in ir_emitted.emitted_in(output.read_text()):
         identifier = f"cuda/emitted_{len(templates)}"
         templates.append(template_of(text, identifier, output, target.chip))
-    return _named(templates)
+    return _named(templates), ""
 
 
 def template_of(text: str, identifier: str, path: Path, chip: Chip | None, opened: bool = True) -> EmittedTemplate:
@@ -123,6 +124,9 @@ def template_of(text: str, identifier: str, path: Path, chip: Chip | None, opene
         text = ir_emitted.opened(text)
     emitted = read_emitted(text)
     assertions = list(emitted.assertions)
+    if opened and _needs_padding(emitted):
+        emitted = read_emitted(ir_emitted.padded(text))
+        assertions.append(_padded_step(emitted))
     if chip is not None:
         assertions += pressure_assertions(emitted, chip)
     short = reduced(assertions)
@@ -160,6 +164,23 @@ def _template(
         is_strategy=False,
     )
     return EmittedTemplate(identifier, path, emitted.text, declarations, emitted, derived)
+
+
+def _needs_padding(emitted: EmittedConstraints) -> bool:
+    """Whether a loop of a contraction is no multiple of a matrix instruction's."""
+    shapes = matrix_shapes(emitted)
+    loops = list(emitted.dims.values())
+    if emitted.pipeline != "TileAndFuse" or shapes is None or len(loops) != 3:
+        return False
+    return any(size % unit for shape in shapes for size, unit in zip(loops, shape, strict=True))
+
+
+def _padded_step(emitted: EmittedConstraints) -> Assertion:
+    """What a step of the reduction comes to in iterations."""
+    [step] = _leaves(emitted.knob_tree["reduction"])
+    iterations = Expression("int.mul", (Expression("knob", value=step), matrix_size(emitted, 2)))
+    padded = Expression("knob", value=ir_emitted.PADDED_STEP)
+    return Assertion(Expression("eq", (padded, iterations)), "a step is padded to whole matrix instructions", ())
 
 
 def _narrowed(

@@ -18,8 +18,9 @@ from mlsearch.space.layout import Layout, dictionary, options_of, tile_size
 from mlsearch.workload import Loop, Tiling
 
 GPU_PIPELINE = "#iree_gpu.pipeline<"
-GPU_LEVELS = ("workgroup", "reduction", "partial_reduction", "subgroup", "lane", "thread")
-"""Tiling levels of IREE's GPU pipelines, outermost first; `subgroup` and `lane` count those along a loop."""
+GPU_LEVELS = ("workgroup", "reduction", "partial_reduction", "warps", "subgroup", "lane", "thread")
+"""Tiling levels of IREE's GPU pipelines, outermost first. `warps` and `lane` count those that share a tile along a
+loop; for VectorDistribute, `subgroup` does too."""
 EXTRAS = "config"
 """Entry of the `knobs` dictionary with entries of the lowering config that are no tile sizes."""
 
@@ -56,7 +57,9 @@ def lay_out_gpu(declarations: Declarations, view: DispatchView, knobs: Mapping[s
         }
     else:
         threads = prod(_threads_along(loop, index, sizes) for index, loop in enumerate(loops))
-        entries = {level: _list(own) for level, own in levels} | extras
+        if "warps" in sizes:
+            threads = WARP * prod(sizes["warps"])
+        entries = {level: _list(own) for level, own in levels if level != "warps"} | extras
         root, companions = f"#iree_gpu.lowering_config<{dictionary(entries)}>", {}
     chosen = sorted([(name, str(value)) for name, value in (options | extras).items()])
     return Layout(
@@ -70,7 +73,7 @@ def lay_out_gpu(declarations: Declarations, view: DispatchView, knobs: Mapping[s
 
 def _size(level: str, loop: Loop, tree: object, knobs: Mapping[str, KnobValue], distributes: bool) -> int:
     assert isinstance(tree, dict)
-    if level in _BASIS_LEVELS:
+    if level == "warps" or (distributes and level in _BASIS_LEVELS):
         return tile_size(tree[loop.role], knobs) if loop.role in tree else 1
     kind = "reduction" if level in _REDUCTION_LEVELS or (distributes and level == "thread") else "parallel"
     if loop.kind != kind:
@@ -78,7 +81,7 @@ def _size(level: str, loop: Loop, tree: object, knobs: Mapping[str, KnobValue], 
     if loop.role in tree:
         return min(tile_size(tree[loop.role], knobs), loop.size)
     # A loop that the template does not name is cut to single iterations.
-    return 1 if not (distributes and level == "thread") else 0
+    return 0 if level == "subgroup" or (distributes and level == "thread") else 1
 
 
 def _threads_along(loop: Loop, index: int, sizes: Mapping[str, tuple[int, ...]]) -> int:

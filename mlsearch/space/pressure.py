@@ -17,7 +17,6 @@ _MMA = "mma_kind"
 _THREADS = "wg_size_x"
 _STEP_MMA = 256
 """Matrix instructions of a warp in one step of the reduction: they are unrolled, and compile time follows."""
-_PADDED = "no_reduce_shared_memory_bank_conflicts"
 _SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)_")
 
 
@@ -28,8 +27,7 @@ def pressure_assertions(emitted: EmittedConstraints, chip: Chip) -> list[Asserti
     kinds = tree.get(_MMA)
     if not isinstance(kinds, KnobLeaf) or not (tile := _sizes(tree.get("workgroup"))):
         return []
-    shapes = [tuple(int(size) for size in match.groups()) for kind in kinds.options if (match := _SHAPE.search(kind))]
-    if len(shapes) != len(kinds.options):
+    if matrix_shapes(emitted) is None:
         return []
     threads = Expression("knob", value=_THREADS)
     elements = _product(*tile)
@@ -44,11 +42,7 @@ def pressure_assertions(emitted: EmittedConstraints, chip: Chip) -> list[Asserti
     ]
     steps = _sizes(tree.get("reduction"))
     if steps:
-        index = Expression("knob", value=kinds.name)
-        m, n, k = (
-            Expression("lookup", (index,), tuple((i, shape[axis]) for i, shape in enumerate(shapes)))
-            for axis in range(3)
-        )
+        m, n, k = (matrix_size(emitted, axis) for axis in range(3))
         step = _product(*steps, k) if emitted.pipeline == "TileAndFuse" else _product(*steps)
         unrolled = Expression("int.div", (_product(elements, step, _constant(WARP)), _product(threads, m, n, k)))
         found.append(
@@ -59,6 +53,24 @@ def pressure_assertions(emitted: EmittedConstraints, chip: Chip) -> list[Asserti
             )
         )
     return found
+
+
+def matrix_shapes(emitted: EmittedConstraints) -> list[tuple[int, int, int]] | None:
+    """(m, n, k) of each matrix instruction to choose from; None where there is none, or one of unknown shape."""
+    kinds = emitted.knob_tree.get(_MMA)
+    if not isinstance(kinds, KnobLeaf):
+        return None
+    found = [_SHAPE.search(kind) for kind in kinds.options]
+    shapes = [(int(match[1]), int(match[2]), int(match[3])) for match in found if match]
+    return shapes if len(shapes) == len(found) else None
+
+
+def matrix_size(emitted: EmittedConstraints, axis: int) -> Expression:
+    """Size of the chosen matrix instruction along m (0), n (1) or k (2)."""
+    kinds, shapes = emitted.knob_tree[_MMA], matrix_shapes(emitted)
+    assert isinstance(kinds, KnobLeaf) and shapes is not None
+    table = tuple((index, shape[axis]) for index, shape in enumerate(shapes))
+    return Expression("lookup", (Expression("knob", value=kinds.name),), table)
 
 
 def _sizes(entries: object) -> list[Expression]:

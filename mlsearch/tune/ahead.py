@@ -142,6 +142,8 @@ def build_ahead(options: TuneOptions, watch: Watcher, write_bundle: BundleWriter
             try:
                 if isinstance(space, str):
                     raise MlsearchError(space)
+                if space.note:
+                    watch(Warn(space.note))
                 built.append(_build_task(bench, task, space, target.chip, options))
             except MlsearchError as reason:
                 idle.append((task.id, str(reason)))

@@ -120,6 +120,8 @@ class _Run:
             try:
                 if isinstance(space, str):
                     raise MlsearchError(space)
+                if space.note:
+                    self._watch(Warn(space.note))
                 prepared.append(Prepared(task, space, measure_baseline(self._bench, task)))
             except MlsearchError as reason:
                 idle[task.id] = summarize_task(task, None, None, None, not_tunable=str(reason))
