@@ -365,3 +365,18 @@ def median(samples: tuple[float, ...]) -> float:
     ordered = sorted(samples)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def reason(failure: BuildFailed | BuildTimeout | NotApplied | RunFailed | RunTimeout | WrongResult) -> str:
+    """Why there is no artifact or no time, on one line for people."""
+    match failure:
+        case BuildFailed(message=message) | RunFailed(message=message):
+            return message.strip().partition("\n")[0]
+        case BuildTimeout(timeout_s=limit) | RunTimeout(timeout_s=limit):
+            return f"no result within {limit:.0f} s"
+        case NotApplied(missing=missing):
+            return f"IREE did not keep the configuration of {', '.join(missing)}"
+        case WrongResult(numerics=numerics):
+            if numerics.unwritten:
+                return f"{numerics.unwritten} of {numerics.elements} output elements stay unwritten"
+            return f"wrong numbers (relative error {numerics.max_rel_error:.2g}, tolerance {numerics.tolerance:.2g})"

@@ -5,6 +5,7 @@ Candidates by the hundred are compiled in process by `builder`; this is for the 
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -55,15 +56,26 @@ def compile_argv(
     compile_to: str | None = None,
     extra: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
-    """An `iree-compile` command line."""
+    """An `iree-compile` command line, for the current folder. Raises ToolchainError, see `library_argument`."""
     argv = [str(tool_path("iree-compile")), str(module), "-o", str(output), *flags]
     if compile_from:
         argv.append(f"--compile-from={compile_from}")
     if compile_to:
         argv.append(f"--compile-to={compile_to}")
     if library:
-        argv.append(f"--iree-codegen-transform-dialect-library={library}")
+        argv.append(f"--iree-codegen-transform-dialect-library={library_argument(library)}")
     return (*argv, *extra)
+
+
+def library_argument(library: Path) -> str:
+    """How to name a transform library to IREE, which takes what follows an @ for the name of a sequence.
+
+    Raises ToolchainError for a path that can't be written without an @.
+    """
+    for text in (str(library), os.path.relpath(library)):
+        if "@" not in text:
+            return text
+    raise ToolchainError(f"iree-compile can't load a transform library from a path with an '@': {library}")
 
 
 def run(argv: tuple[str, ...], timeout_s: float = 900.0) -> ToolRun:

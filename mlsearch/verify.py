@@ -18,6 +18,7 @@ from mlsearch.candidate import (
     Numerics,
     RunRequest,
     WrongResult,
+    reason,
 )
 from mlsearch.errors import RunnerError
 from mlsearch.events import Step, Watcher
@@ -102,21 +103,14 @@ def _check_entry(bench: Workbench, name: str, text: str, found: specs.Applicatio
         if numerics is None or own_numerics.max_rel_error > numerics.max_rel_error:
             numerics = own_numerics
         if not own_numerics.agrees:
-            return EntryCheck(name, functions, own_numerics, own_speedup, _wrong(task, own_numerics))
+            return EntryCheck(
+                name, functions, own_numerics, own_speedup, f"on {task.label}: {reason(WrongResult(own_numerics))}"
+            )
         if own_speedup is not None and (speedup is None or own_speedup.speedup < speedup.speedup):
             speedup = own_speedup
     if speedup is not None and speedup.is_slower:
         return EntryCheck(name, functions, numerics, speedup, f"it is slower than untuned (x{speedup.speedup:.3f})")
     return EntryCheck(name, functions, numerics, speedup, None)
-
-
-def _wrong(task: Task, numerics: Numerics) -> str:
-    if numerics.unwritten:
-        return f"on {task.label} it leaves {numerics.unwritten} of {numerics.elements} output elements unwritten"
-    return (
-        f"on {task.label} it computes wrong numbers (relative error {numerics.max_rel_error:.2g},"
-        f" tolerance {numerics.tolerance:.2g})"
-    )
 
 
 def _check_task(bench: Workbench, task: Task, text: str) -> tuple[Numerics, Speedup | None] | str:
@@ -137,13 +131,13 @@ def _check_task(bench: Workbench, task: Task, text: str) -> tuple[Numerics, Spee
     )
     built = bench.build_one(request)
     if not isinstance(built, Built):
-        return f"it does not compile alone: {getattr(built, 'message', 'no result in time')}"
+        return f"it does not compile alone: {reason(built)}"
     plan = bench.plan(timeout_s=60.0 + 100e-6 * baseline.time_us, max_samples=5)
     outcome = bench.run(RunRequest(built.artifact, baseline.artifact, task.signature, plan))
     if isinstance(outcome, WrongResult):
         return outcome.numerics, None
     if not isinstance(outcome, Measured):
-        return f"it does not run: {getattr(outcome, 'message', 'no result in time')}"
+        return f"it does not run: {reason(outcome)}"
     return _pair(bench, task, baseline, built, outcome)
 
 
@@ -158,7 +152,7 @@ def _pair(
         )
     )
     if not isinstance(compared, Compared):
-        return f"it could not be compared: {getattr(compared, 'message', 'no result in time')}"
+        return f"it could not be compared: {reason(compared)}"
     return outcome.numerics, paired_speedup(*compared.samples_us)
 
 
@@ -175,7 +169,7 @@ def _check_whole(
         request = BuildRequest(key, payload.flow_module, library, (), bench.target.compile_flags, _TIMEOUT_S)
         built = bench.build_one(request)
         if not isinstance(built, Built):
-            return None, (f"the whole payload does not compile: {getattr(built, 'message', 'no result in time')}",)
+            return None, (f"the whole payload does not compile: {reason(built)}",)
         artifacts.append(built.artifact)
     try:
         compared = compare_functions(bench, tuple(artifacts), signatures)

@@ -1,7 +1,7 @@
 """How fast is tuned code? Against untuned IREE, its own switches for speed, and NumPy, in the same run.
 
-    tools/dev run tools/bench_cpu.py --threads 1 --trials 64
-    tools/dev run tools/bench_cpu.py --samples matmul_512 softmax_1024 --specs tuned/ --output /tmp/report.md
+    tools/dev run python tools/bench_cpu.py --threads 1 --trials 64
+    tools/dev run python tools/bench_cpu.py --samples matmul_512 softmax_1024 --specs tuned/ --output report.md
 
 Tunes each sample, compiles it with plain `iree-compile`, and then measures all variants and NumPy in interleaved
 rounds, each in a process of its own. NumPy runs without OPENBLAS_* of the environment, with as many threads.

@@ -55,8 +55,8 @@ Examples:
 @click.option(
     "--study",
     metavar="NAME",
-    show_default="one per task, named after its workload",
-    help="Study to go on with, or to begin, in the store.",
+    show_default="none: named after workload and target",
+    help="Prefix of the studies' names in the store, one study per task; a new prefix starts afresh.",
 )
 @click.option(
     "-o",

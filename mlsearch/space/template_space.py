@@ -6,6 +6,7 @@ product of all domains is never built. What is kept is a table of value numbers,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import prod
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlsearch.candidate import Candidate, KnobValue
+from mlsearch.errors import TemplateError
 from mlsearch.space.constraints import evaluate, knobs_of, message
 from mlsearch.space.knobs import Knob
 from mlsearch.space.template import Template
@@ -22,9 +24,20 @@ MOST_ROWS = 2_000_000
 """Larger tables are thinned at random: the search then draws from a uniform sample of the space."""
 
 
+_ROLE = re.compile(r"[a-z]\d*")
+"""`m` is the innermost loop of its role, `m1` the one around it; see `workload.Loop`."""
+
+
 class TemplateSpace:
     def __init__(self, template: Template, dims: Mapping[str, int]) -> None:
-        """`dims`: value of each dim that the template names (loop sizes by role, facts of the target)."""
+        """`dims`: value of each dim that the template names (loop sizes by role, facts of the target). A role that
+        the workload lacks is a loop of size 1; raises TemplateError for a name that is neither."""
+        unknown = [name for name in template.declarations.dims if name not in dims and not _ROLE.fullmatch(name)]
+        if unknown:
+            raise TemplateError(
+                f"template {template.path}: mlsearch.dims names '{unknown[0]}', which is neither a loop's role nor a"
+                f" fact; facts here: {', '.join(name for name in dims if not _ROLE.fullmatch(name))}"
+            )
         self.template = template
         self.dims = {name: dims.get(name, 1) for name in template.declarations.dims}
         self.knobs = tuple(self._narrowed(knob) for knob in template.knobs)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlsearch.candidate import Built, Candidate, Compared, CompareRequest, Numerics, TimingPlan, median
+from mlsearch.candidate import (
+    Built,
+    Candidate,
+    Compared,
+    CompareRequest,
+    Numerics,
+    TimingPlan,
+    median,
+    reason,
+)
 from mlsearch.space.space import Space
 from mlsearch.statistics import paired_speedup
 from mlsearch.summary import Speedup
@@ -45,7 +54,7 @@ def decide(bench: Workbench, task: Task, space: Space, baseline: Baseline, best:
         CompareRequest(artifacts, task.signature, pair_plan(bench, times_us), rounds_for(times_us))
     )
     if not isinstance(compared, Compared):
-        return f"the finalists could not be compared: {getattr(compared, 'message', 'timeout')}"
+        return f"the finalists could not be compared: {reason(compared)}"
     ranking = sorted(
         (median(samples), index)
         for index, (samples, numerics) in enumerate(zip(compared.samples_us[1:], compared.numerics[1:], strict=True))
@@ -59,7 +68,7 @@ def decide(bench: Workbench, task: Task, space: Space, baseline: Baseline, best:
         CompareRequest((baseline.artifact, artifact), task.signature, pair_plan(bench, pair_us), rounds_for(pair_us))
     )
     if not isinstance(final, Compared):
-        return f"the winner could not be compared: {getattr(final, 'message', 'timeout')}"
+        return f"the winner could not be compared: {reason(final)}"
     if not final.numerics[1].agrees:
         return "the winner's numbers are wrong in a third run"
     return Winner(found.candidate, artifact, paired_speedup(*final.samples_us), final.numerics[1])

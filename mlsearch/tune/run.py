@@ -19,6 +19,7 @@ from mlsearch.statistics import drift
 from mlsearch.summary import TaskSummary, TuneSummary
 from mlsearch.target import compiler_version, runtime_version
 from mlsearch.task import Task, cut
+from mlsearch.toolchain import library_argument
 from mlsearch.tune.finals import Winner, decide
 from mlsearch.tune.options import TuneOptions
 from mlsearch.tune.summaries import sum_of_tasks, summarize_task
@@ -60,7 +61,11 @@ def tune(options: TuneOptions, watch: Watcher) -> TuneSummary:
     MlsearchError where the run can't go on; all trials up to there are in the store.
     """
     target = targets.resolve(options.target, options.threads)
+<<<<<<< HEAD
     targets.require_device(target)
+=======
+    library_argument(options.output)  # now rather than when the spec is there and can't be used
+>>>>>>> main
     templates = templates_for(target, options.templates)
     watch(Step("opening the record store"))
     store = Store.open(options.store)

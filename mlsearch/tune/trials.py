@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mlsearch.candidate import (
     BuildRequest,
+    BuildTimeout,
     Built,
     Candidate,
     Measured,
@@ -17,6 +18,7 @@ from mlsearch.candidate import (
     RunRequest,
     TrialOutcome,
     digest,
+    reason,
 )
 from mlsearch.errors import MlsearchError
 from mlsearch.events import SurrogateState, TaskStarted, TrialDone
@@ -194,7 +196,7 @@ class TaskSearch:
                 if isinstance(outcome, Built):
                     built.append((each, outcome))
                     continue
-                compile_s = getattr(outcome, "compile_s", request.timeout_s)
+                compile_s = outcome.timeout_s if isinstance(outcome, BuildTimeout) else outcome.compile_s
                 del open_trials[each.candidate.key]
                 self._end(each, self._record(each, outcome, compile_s, None), limits)
             for each, artifact in built:
@@ -357,11 +359,9 @@ def measure_baseline(bench: Workbench, task: Task) -> Baseline:
     )
     built = bench.build_one(request)
     if not isinstance(built, Built):
-        reason = getattr(built, "message", f"no result after {request.timeout_s:.0f} s")
-        raise MlsearchError(f"task {task.id} ({task.label}) does not compile alone: {reason}")
+        raise MlsearchError(f"task {task.id} ({task.label}) does not compile alone: {reason(built)}")
     plan = bench.plan(timeout_s=300.0, max_seconds=0.6)
     outcome = bench.run(RunRequest(built.artifact, built.artifact, task.signature, plan))
     if not isinstance(outcome, Measured):
-        reason = getattr(outcome, "message", type(outcome).__name__)
-        raise MlsearchError(f"task {task.id} ({task.label}) does not run untuned: {reason}")
+        raise MlsearchError(f"task {task.id} ({task.label}) does not run untuned: {reason(outcome)}")
     return Baseline(built.artifact, built.artifact_digest, built.compile_s, outcome)

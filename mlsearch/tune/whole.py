@@ -16,6 +16,7 @@ from mlsearch.candidate import (
     TimingPlan,
     digest,
     median,
+    reason,
 )
 from mlsearch.errors import RunnerError
 from mlsearch.ir.library import library_text
@@ -126,7 +127,7 @@ def build_payload(bench: Workbench, payload: Payload, entries: Sequence[SpecEntr
     built = bench.build_one(request)
     if isinstance(built, Built):
         return built.artifact
-    return str(getattr(built, "message", "") or f"{type(built).__name__}: {built}")
+    return reason(built)
 
 
 def compare_functions(
@@ -142,7 +143,7 @@ def compare_functions(
             return rounds
         compared = bench.compare(CompareRequest(artifacts, signature, plan, rounds))
         if not isinstance(compared, Compared):
-            return f"function {signature.function!r}: {getattr(compared, 'message', 'timeout')}"
+            return f"function {signature.function!r}: {reason(compared)}"
         outcomes.append(compared)
     fewest = min(len(compared.samples_us[0]) for compared in outcomes)
     samples = tuple(
@@ -160,7 +161,7 @@ def _rounds(bench: Workbench, artifacts: tuple[Path, ...], signature: Signature,
     """As many as fit into the time that one comparison should take, found out by a first round."""
     first = bench.compare(CompareRequest(artifacts, signature, plan, 1))
     if not isinstance(first, Compared):
-        return f"function {signature.function!r}: {getattr(first, 'message', 'timeout')}"
+        return f"function {signature.function!r}: {reason(first)}"
     round_s = 1e-6 * sum(median(samples) for samples in first.samples_us)
     return int(min(_MOST_ROUNDS, max(_FEWEST_ROUNDS, _SECONDS / max(round_s, 1e-9))))
 

@@ -57,7 +57,8 @@ func.func @main(%a: tensor<?x9xf32>, %b: tensor<9x17xf32>, %c: tensor<?x17xf32>)
 
 STABLEHLO = """
 func.func @main(%a: tensor<24x40xf32>, %b: tensor<40x32xf32>) -> tensor<24x32xf32> {
-  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<24x40xf32>, tensor<40x32xf32>) -> tensor<24x32xf32>
+  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+    : (tensor<24x40xf32>, tensor<40x32xf32>) -> tensor<24x32xf32>
   %1 = stablehlo.tanh %0 : tensor<24x32xf32>
   return %1 : tensor<24x32xf32>
 }
@@ -66,7 +67,8 @@ func.func @main(%a: tensor<24x40xf32>, %b: tensor<40x32xf32>) -> tensor<24x32xf3
 TOSA = """
 func.func @main(%a: tensor<1x24x40xf32>, %b: tensor<1x40x32xf32>) -> tensor<1x24x32xf32> {
   %z = "tosa.const"() <{values = dense<0.0> : tensor<1xf32>}> : () -> tensor<1xf32>
-  %0 = tosa.matmul %a, %b, %z, %z : (tensor<1x24x40xf32>, tensor<1x40x32xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<1x24x32xf32>
+  %0 = tosa.matmul %a, %b, %z, %z
+    : (tensor<1x24x40xf32>, tensor<1x40x32xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<1x24x32xf32>
   return %0 : tensor<1x24x32xf32>
 }
 """

@@ -26,8 +26,8 @@ from mlsearch.candidate import (
 from mlsearch.events import Event
 from mlsearch.records.store import Store
 from mlsearch.space.space import Space, build_space
-from mlsearch.summary import Speedup
 from mlsearch.spec import SpecEntry
+from mlsearch.summary import Speedup
 from mlsearch.target import resolve
 from mlsearch.task import Task
 from mlsearch.testing.builders import FakeBuilder

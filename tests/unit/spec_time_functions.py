@@ -25,9 +25,8 @@ def function_text(
             f" offset(%offset) : {tensor}"
         )
         if access == "readonly":
-            lines.append(
-                f"{value} = iree_tensor_ext.dispatch.tensor.load %binding{number}, {_slice(type_)} : {tensor} -> {type_}"
-            )
+            load = f"iree_tensor_ext.dispatch.tensor.load %binding{number}, {_slice(type_)}"
+            lines.append(f"{value} = {load} : {tensor} -> {type_}")
     lines.append(body)
     for number, (value, type_) in enumerate(outputs.items(), len(inputs)):
         tensor = f"!iree_tensor_ext.dispatch.tensor<writeonly:{type_}>"

@@ -39,6 +39,15 @@ def test_a_child_that_hangs_is_killed_in_time_and_started_afresh(child: Child) -
     assert child.request({"do": "echo"}, 20)["pid"] != pid
 
 
+def test_a_late_answer_is_never_taken_for_the_next_requests(child: Child) -> None:
+    pid = child.request({"do": "echo"}, 20)["pid"]
+    child.send({"do": "hang"})
+    with pytest.raises(ChildTimeout):
+        child.receive(0.2)
+    child.send({"do": "echo"})
+    assert child.receive(20)["pid"] != pid
+
+
 @pytest.mark.parametrize(("do", "how"), [("crash", "signal SIGABRT"), ("exit", "exit code 3")])
 def test_a_child_that_dies_says_how_and_is_started_afresh(child: Child, do: str, how: str) -> None:
     with pytest.raises(ChildDied) as caught:
@@ -72,13 +81,15 @@ def test_an_interrupt_while_waiting_leaves_no_answer_behind(child: Child, monkey
     assert child.request({"do": "echo", "number": 2}, 20)["echo"]["number"] == 2
 
 
-def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
+def test_a_busy_child_ends_with_its_parent(tmp_path: Path) -> None:
     parent = f"""
-import os, time
 from pathlib import Path
 from mlsearch.child import Child
-print(Child("echo_child", log=Path({str(tmp_path / "log")!r})).request({{"do": "echo"}}, 20)["pid"], flush=True)
-time.sleep(60)
+child = Child("echo_child", log=Path({str(tmp_path / "log")!r}))
+pid = child.request({{"do": "echo"}}, 20)["pid"]
+child.send({{"do": "hang"}})
+print(pid, flush=True)
+child.receive(60)
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True, env=environment)

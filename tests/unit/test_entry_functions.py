@@ -61,7 +61,8 @@ def test_several_results_and_none_at_all() -> None:
 def test_attributes_of_arguments_and_results_are_skipped() -> None:
     entry = declared(
         "f",
-        '%input0: tensor<2x3xf32> {iree.identifier = "my input"}, %input1: tensor<2x3xf32> {iree.abi.output = 0 : index}',
+        '%input0: tensor<2x3xf32> {iree.identifier = "my input"}, '
+        "%input1: tensor<2x3xf32> {iree.abi.output = 0 : index}",
         '%output0: tensor<2x3xf32> {iree.identifier = "o.1"}',
     )
     assert entry.signature is not None

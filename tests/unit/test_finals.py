@@ -105,7 +105,7 @@ def test_a_winner_that_is_no_faster_in_the_last_run_says_so(
 def test_finalists_of_a_resumed_run_are_built_again(
     case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
 ) -> None:
-    task, space, machine, baseline = case
+    task, space, machine, _ = case
     best = tuple(replace(found, artifact=None) for found in found_by(machine, task, space, tmp_path))
     again = Machine(tmp_path / "again", machine.time_us)
     again_baseline = measure_baseline(again.bench, task)
@@ -118,7 +118,7 @@ def test_finalists_of_a_resumed_run_are_built_again(
 def test_a_finalist_that_does_not_build_again_is_left_out(
     case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
 ) -> None:
-    task, space, machine, baseline = case
+    task, space, machine, _ = case
     best = tuple(replace(found, artifact=None) for found in found_by(machine, task, space, tmp_path))
     again = Machine(tmp_path / "again", machine.time_us)
     again_baseline = measure_baseline(again.bench, task)

@@ -88,6 +88,13 @@ def test_an_order_of_roles_becomes_an_interchange(tmp_path: Path) -> None:
     assert ("cache_parallel.order", "1,0,2") in layout.tiling.options
 
 
+def test_an_interchange_says_which_loop_stands_at_each_place(tmp_path: Path) -> None:
+    knobs = """cache_parallel = {m = 8, order = #iree_codegen.smt.one_of_knob<"order", [["m"], ["k", "m", "n"]]>}"""
+    values: dict[str, KnobValue] = {"order": '["k", "m", "n"]'}
+    layout = laid_out(tmp_path, read(matmul()), knobs, values, 'order = ["m"]')
+    assert "interchange = [2, 0, 1]" in layout.root_config
+
+
 def test_the_ops_own_order_needs_no_interchange(tmp_path: Path) -> None:
     layout = laid_out(tmp_path, read(matmul()), ORDERED, {"a": 8, "order": '["m", "n"]'}, 'order = ["m", "n"]')
     assert "interchange" not in layout.root_config

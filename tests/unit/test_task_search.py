@@ -221,7 +221,7 @@ def test_a_baseline_that_does_not_compile_or_run_is_told(case: tuple[Task, Space
     with pytest.raises(MlsearchError, match="does not run untuned: no device"):
         measure_baseline(machine.bench, task)
     machine.build_answers["t0-untuned"] = FAILURES["BuildFailed"]  # type: ignore[assignment]
-    with pytest.raises(MlsearchError, match="does not compile alone: x.mlir:1: error: no"):
+    with pytest.raises(MlsearchError, match=r"does not compile alone: x\.mlir:1: error: no"):
         measure_baseline(machine.bench, task)
 
 

@@ -10,6 +10,7 @@ from spec_time_functions import elementwise, matmul, read
 
 from mlsearch.errors import TemplateError
 from mlsearch.space.template import Template, load_templates, templates_for
+from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import resolve
 
 
@@ -140,3 +141,14 @@ def test_a_users_template_can_not_take_the_place_of_a_built_in_one(tmp_path: Pat
     load(tmp_path, template_text(), f"{taken}.mlir")
     with pytest.raises(TemplateError, match="built-in"):
         templates_for(target, tmp_path)
+
+
+def test_a_dim_that_is_neither_a_role_nor_a_fact_is_told(tmp_path: Path) -> None:
+    template = load(tmp_path, template_text(dims={"m": 8, "lanse": 16}))
+    with pytest.raises(TemplateError, match=r"'lanse'.*lanes"):
+        TemplateSpace(template, {"m": 8, "lanes": 16})
+
+
+def test_a_role_that_the_workload_lacks_is_a_loop_of_one(tmp_path: Path) -> None:
+    template = load(tmp_path, template_text(dims={"m": 8, "m1": 4}))
+    assert TemplateSpace(template, {"m": 8, "lanes": 16}).dims == {"m": 8, "m1": 1}

@@ -9,7 +9,7 @@ import pytest
 
 from mlsearch.errors import TargetError, ToolchainError
 from mlsearch.target import Target, host_hardware, resolve
-from mlsearch.toolchain import ToolRun, compile_argv, run, tool_path
+from mlsearch.toolchain import ToolRun, compile_argv, library_argument, run, tool_path
 
 
 def test_a_plain_compile() -> None:
@@ -33,6 +33,18 @@ def test_phases_library_and_extras_follow_the_flags() -> None:
         "--iree-codegen-transform-dialect-library=l.mlir",
         "--z",
     )
+
+
+def test_a_folder_with_an_at_sign_is_left_out_of_a_librarys_path_where_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a@b"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert library_argument(folder / "l.mlir") == "l.mlir"
+    assert library_argument(tmp_path / "l.mlir") == str(tmp_path / "l.mlir")
+    with pytest.raises(ToolchainError, match="'@'"):
+        library_argument(folder / "l@b.mlir")
 
 
 def test_a_tool_that_is_not_installed_is_told() -> None:

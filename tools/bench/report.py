@@ -73,7 +73,8 @@ def _sample_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def to_markdown(setting: Setting, comparisons: Sequence[Comparison]) -> str:
-    names = list(dict.fromkeys(column.name for comparison in comparisons for column in comparison.columns))
+    found = dict.fromkeys(column.name for comparison in comparisons for column in comparison.columns)
+    names = sorted(found, key=lambda name: name != NUMPY)
     header = ["sample", *names, "tuned vs untuned", "95 %", "tuned vs NumPy", "95 %"]
     rows = [[comparison.sample, *_cells(comparison, names)] for comparison in comparisons]
     lines = [

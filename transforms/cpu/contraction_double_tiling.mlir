@@ -51,7 +51,7 @@ module attributes {transform.with_named_sequence} {
       },
       mlsearch.defaults = {
         tile_m = 8, tile_n = 32, step_k = 4, cache_m = 8, cache_n = 1, cache_k = 256,
-        cache_order = ["m", "n"], dist_m = 0, dist_n = 0, peel = true
+        cache_order = ["m", "n"], dist_m = 0, dist_n = 0, peel = false
       },
       mlsearch.priors = [
         {tile_m = 12, tile_n = 32, step_k = 8, cache_m = 8, cache_n = 2, cache_k = 0, dist_m = 4, dist_n = 1, peel = true},
@@ -187,7 +187,7 @@ module attributes {transform.with_named_sequence} {
     transform.annotate %root "lowering_config" = %config : !transform.any_op, !transform.any_param
     %function = transform.get_parent_op %root <{op_name = "func.func"}> : (!transform.any_op) -> !transform.any_op
     %translation = transform.param.constant #iree_codegen.translation_info<
-        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
+        pipeline = #iree_cpu.pipeline<DoubleTilingExpert>>
         {mlsearch.bind = "translation_info"} -> !transform.any_param
     transform.annotate %function "translation_info" = %translation : !transform.any_op, !transform.any_param
     transform.yield

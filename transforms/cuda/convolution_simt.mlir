@@ -8,7 +8,7 @@
 //            threads_o1            output rows of a workgroup, one thread each.
 //            step_k                input channels in one step, unrolled; the filter's loops run one by one.
 // Known failures, which the constraints keep out: a step of input channels that leaves a rest is not vectorized.
-module attributes {transform.with_named_sequence} {
+module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %o = arith.constant 56 : index
   %o1 = arith.constant 56 : index
   %n = arith.constant 64 : index
