@@ -61,11 +61,8 @@ def tune(options: TuneOptions, watch: Watcher) -> TuneSummary:
     MlsearchError where the run can't go on; all trials up to there are in the store.
     """
     target = targets.resolve(options.target, options.threads)
-<<<<<<< HEAD
     targets.require_device(target)
-=======
     library_argument(options.output)  # now rather than when the spec is there and can't be used
->>>>>>> main
     templates = templates_for(target, options.templates)
     watch(Step("opening the record store"))
     store = Store.open(options.store)
