@@ -94,7 +94,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
 
   transform.named_sequence @schedule(%root: !transform.any_op {transform.readonly}) {
     %config = transform.param.constant #iree_gpu.lowering_config<{
-        workgroup = [1, 16, 64, 0, 0, 0], thread = [1, 4, 4, 0, 0, 0], reduction = [0, 0, 0, 1, 1, 4]}>
+        workgroup = [1, 1, 16, 64, 0, 0, 0], thread = [1, 1, 4, 4, 0, 0, 0], reduction = [0, 0, 0, 0, 1, 1, 4]}>
         {mlsearch.bind = "lowering_config"} -> !transform.any_param
     transform.annotate %root "lowering_config" = %config : !transform.any_op, !transform.any_param
     %function = transform.get_parent_op %root <{op_name = "func.func"}> : (!transform.any_op) -> !transform.any_op

@@ -6,6 +6,7 @@
 //            threads     threads of a workgroup along the innermost loop.
 //            rows        iterations of the loop around it in a workgroup, one thread each.
 //            rounds      of them to a thread.
+// Known failures: none seen. Workgroups that are no whole warps, and vectors wider than two accesses, are kept out.
 module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %p = arith.constant 1024 : index
   %p1 = arith.constant 1024 : index
