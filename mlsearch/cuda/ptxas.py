@@ -6,12 +6,14 @@ Optional: `pip install 'mlsearch[cuda]'`. It needs no GPU and takes 0.03 to 0.3 
 from __future__ import annotations
 
 import re
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+
+from mlsearch import toolchain
+from mlsearch.errors import ToolchainError
 
 PACKAGE = "nvidia-cuda-nvcc-cu12"
 """CUDA 12's, because CUDA 13's assembler no longer knows sm_60 to sm_72."""
@@ -62,10 +64,8 @@ def assemble(ptx: str, architecture: str, timeout_s: float = 120.0) -> dict[str,
         source.write_text(ptx)
         argv = [str(tool), f"-arch={architecture}", "-v", str(source), "-o", str(Path(folder) / "kernel.cubin")]
         try:
-            done = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False, text=True
-            )
-        except subprocess.TimeoutExpired:
+            done = toolchain.run(tuple(argv), timeout_s)
+        except ToolchainError:
             return f"ptxas gave no result after {timeout_s:.0f} s"
         except OSError as error:
             return f"ptxas does not start: {error.strerror}"

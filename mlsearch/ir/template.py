@@ -323,7 +323,8 @@ def _expression(op: Operation, arguments: tuple[Expression, ...]) -> Expression:
     if op.name == "iree_codegen.smt.knob":
         return Expression("knob", value=str(mlir.StringAttr(op.attributes["name"]).value))
     if op.name == "smt.declare_fun":
-        return Expression("unknown", value=str(mlir.StringAttr(op.attributes["namePrefix"]).value))
+        named = "namePrefix" in op.attributes
+        return Expression("unknown", value=str(mlir.StringAttr(op.attributes["namePrefix"]).value) if named else "?")
     if op.name == "iree_codegen.smt.lookup":
         keys = list(mlir.DenseI64ArrayAttr(op.attributes["keys"]))
         values = list(mlir.DenseI64ArrayAttr(op.attributes["values"]))
