@@ -288,8 +288,38 @@ class Pruned:
     predicted: float
 
 
+@dataclass(frozen=True)
+class Spilled:
+    """It compiled, but its registers do not hold what it needs: GPU code that goes to memory for that is not timed."""
+
+    spilled_bytes: int
+    """Stores and loads, static."""
+    registers: int
+    """Per thread."""
+    compile_s: float
+
+
+@dataclass(frozen=True)
+class OverLimits:
+    """It compiled, but the chip can't launch it."""
+
+    message: str
+    """Which limit, and by how much."""
+    compile_s: float
+
+
 TrialOutcome = (
-    Rejected | Pruned | BuildFailed | BuildTimeout | NotApplied | RunFailed | RunTimeout | WrongResult | Measured
+    Rejected
+    | Pruned
+    | BuildFailed
+    | BuildTimeout
+    | NotApplied
+    | Spilled
+    | OverLimits
+    | RunFailed
+    | RunTimeout
+    | WrongResult
+    | Measured
 )
 
 OUTCOMES: tuple[str, ...] = (
@@ -298,6 +328,8 @@ OUTCOMES: tuple[str, ...] = (
     "BuildFailed",
     "BuildTimeout",
     "NotApplied",
+    "Spilled",
+    "OverLimits",
     "RunFailed",
     "RunTimeout",
     "WrongResult",

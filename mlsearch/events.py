@@ -56,6 +56,19 @@ class TrialDone:
 
 
 @dataclass(frozen=True)
+class CandidateBuilt:
+    """A candidate is compiled, and nothing else happens to it here."""
+
+    task: str
+    number: int
+    """From 1."""
+    of: int
+    outcome: str
+    compile_s: float
+    assignment: str
+
+
+@dataclass(frozen=True)
 class SurrogateState:
     task: str
     active: bool
@@ -85,6 +98,17 @@ class Finished:
     summary: TuneSummary
 
 
-Event = Step | TasksFound | TaskStarted | TrialDone | SurrogateState | TaskDone | WholeDone | Warn | Finished
+Event = (
+    Step
+    | TasksFound
+    | TaskStarted
+    | TrialDone
+    | CandidateBuilt
+    | SurrogateState
+    | TaskDone
+    | WholeDone
+    | Warn
+    | Finished
+)
 
 Watcher = Callable[[Event], None]

@@ -9,12 +9,13 @@ from typing import Any
 
 from mlsearch import target as targets
 from mlsearch.candidate import KnobValue
-from mlsearch.errors import MlsearchError, PayloadError
-from mlsearch.events import Step, Watcher
+from mlsearch.errors import MlsearchError, PayloadError, TargetError
+from mlsearch.events import Step, Warn, Watcher
 from mlsearch.payload import load_payload
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import templates_for
 from mlsearch.space.template_space import TemplateSpace
+from mlsearch.target import Target, require_device
 from mlsearch.task import Task, cut
 from mlsearch.tune.trials import measure_baseline
 from mlsearch.workbench import open_workbench
@@ -62,8 +63,11 @@ def inspect_payload(payload: Path, target: str, threads: int, templates: Path | 
         tasks = cut(loaded, resolved, bench.workdir)
         times_us: dict[str, float] = {}
         problems: dict[str, str] = {}
+        absent = _absent_device(resolved)
+        if absent:
+            watch(Warn(f"nothing is timed: {absent}"))
         for task in tasks:
-            if task.module is None:
+            if task.module is None or absent:
                 continue
             watch(Step(f"measuring {task.id} ({task.label}) untuned"))
             try:
@@ -76,6 +80,15 @@ def inspect_payload(payload: Path, target: str, threads: int, templates: Path | 
             space = problems.get(task.id) or space_of(task, known, resolved)
             inspected.append(_inspected(task, space, times_us.get(task.id), total_us))
     return Inspection(str(payload), resolved.backend, tuple(entry.name for entry in loaded.functions), tuple(inspected))
+
+
+def _absent_device(target: Target) -> str:
+    """Why the target can't be timed here; empty if it can."""
+    try:
+        require_device(target)
+    except TargetError as reason:
+        return str(reason)
+    return ""
 
 
 def _inspected(task: Task, space: Space | str, time_us: float | None, total_us: float) -> InspectedTask:
@@ -138,8 +151,8 @@ def describe_space(payload: Path, task_id: str, target: str, threads: int, templ
     known = templates_for(resolved, templates)
     with open_workbench(resolved, lambda event: None) as bench:
         tasks = cut(load_payload(payload, resolved, bench.workdir), resolved, bench.workdir)
-    task = _find(tasks, task_id, payload)
-    space = space_of(task, known, resolved)
+        task = _find(tasks, task_id, payload)
+        space = space_of(task, known, resolved)
     if isinstance(space, str):
         raise PayloadError(f"task {task_id} ({task.label}) can't be tuned: {space}")
     return SpaceDescription(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def spec_text(entries: Sequence[SpecEntry], payload: Path, target: Target, when:
 
 
 def _header(entries: Sequence[SpecEntry], payload: Path, target: Target, when: str) -> list[str]:
-    flags = " ".join(target.compile_flags)
+    flags = shlex.join(target.compile_flags)
     lines = [
         f"Tuned by mlsearch {__version__} for IREE {compiler_version()} on {when}.",
         f"Payload: {_one_line(payload.name)}",
@@ -54,7 +55,13 @@ def _header(entries: Sequence[SpecEntry], payload: Path, target: Target, when: s
     if not entries:
         return [*lines, "No schedule was proven faster than the untuned build, so this spec changes nothing."]
     lines += ["Apply it with the flags that it was tuned under:", f"  iree-compile {flags} \\"]
-    if any(entry.text.is_strategy for entry in entries):
+    if target.chip is not None:
+        lines += [
+            f"    {LIBRARY_FLAG}=SPEC PAYLOAD -o OUT.vmfb",
+            f"{TUNING_SPEC_FLAG} is silently ignored for CUDA. Entries match generalized ops, because IREE",
+            "turns named ones into linalg.generic before it looks here.",
+        ]
+    elif any(entry.text.is_strategy for entry in entries):
         lines += [
             f"    {LIBRARY_FLAG}=SPEC PAYLOAD -o OUT.vmfb",
             f"It holds a whole strategy, which IREE does not find behind {TUNING_SPEC_FLAG}.",

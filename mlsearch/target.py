@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from mlsearch.candidate import digest
+from mlsearch.cuda.chips import Chip, device_attribute, find_chip
+from mlsearch.cuda.device import this_machines_chip
 from mlsearch.errors import TargetError
 
 _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -29,19 +31,25 @@ class Hardware:
     llc_bytes: int
     """Last-level cache; the runner flushes this much for a cold measurement."""
     cores: int
+    """Of a GPU: multiprocessors."""
 
 
 @dataclass(frozen=True)
 class Target:
     backend: str
+    """`llvm-cpu` or `cuda`."""
     hardware: Hardware
     compile_flags: tuple[str, ...]
     """What `iree-compile` needs to build for it."""
     threads: int
+    chip: Chip | None = None
+    """Of an NVIDIA GPU."""
 
     @property
     def device_uri(self) -> str:
-        """IREE runtime device: one thread runs in the caller, more run in a pool."""
+        """IREE runtime device. On a CPU one thread runs in the caller, more run in a pool."""
+        if self.chip is not None:
+            return "cuda"
         return "local-sync" if self.threads == 1 else "local-task"
 
     @property
@@ -59,12 +67,19 @@ def runtime_version() -> str:
 
 
 def resolve(name: str, threads: int) -> Target:
-    """The target called `name`. Only `llvm-cpu`, the host's CPU, is known so far.
+    """The target called `name`: `llvm-cpu`, the host's CPU; `cuda`, the host's GPU; `cuda:sm_90` or `cuda:h100`, a GPU
+    anywhere.
 
-    Raises TargetError for another name or a thread count that the host does not have.
+    Raises TargetError for another name, for a GPU that is not there, or for a thread count that the host does not have.
     """
+    backend, _, detail = name.partition(":")
+    if backend == "cuda":
+        return cuda_target(find_chip(detail) if detail else this_machines_chip())
     if name != "llvm-cpu":
-        raise TargetError(f"unknown target '{name}'; known: llvm-cpu (this machine's CPU)")
+        raise TargetError(
+            f"unknown target '{name}'; known: llvm-cpu (this machine's CPU), cuda (this machine's GPU), cuda:NAME "
+            "for a GPU by architecture or product, e.g. cuda:sm_90 or cuda:h100"
+        )
     hardware = host_hardware()
     if not 1 <= threads <= hardware.cores:
         raise TargetError(f"--threads {threads}: this machine has {hardware.cores} core(s)")
@@ -74,6 +89,40 @@ def resolve(name: str, threads: int) -> Target:
         "--iree-llvmcpu-target-cpu=host",
     )
     return Target("llvm-cpu", hardware, flags, threads)
+
+
+def cuda_target(chip: Chip) -> Target:
+    """A GPU as a target. The host's threads have no part in it."""
+    own = chip.architecture
+    hardware = Hardware(
+        name=f"NVIDIA {chip.name} ({own.name}, {own.family})"
+        if chip.name != own.name
+        else f"NVIDIA {own.name} ({own.family})",
+        vector_bytes=16,  # the widest load of a thread
+        vector_registers=own.registers_per_thread,
+        l1_bytes=own.shared_per_block,
+        l2_bytes=chip.l2_bytes,
+        llc_bytes=chip.l2_bytes,
+        cores=chip.multiprocessors,
+    )
+    return Target("cuda", hardware, (f"--iree-hal-target-device={device_attribute(chip)}",), 1, chip)
+
+
+def require_device(target: Target) -> None:
+    """Raises TargetError unless the target is this machine, or its GPU."""
+    if target.chip is None:
+        return
+    here = this_machines_chip()
+    wanted, found = target.chip.architecture.name, here.architecture.name
+    if wanted.rstrip("a") != found:
+        raise TargetError(
+            f"this machine's GPU is {here.name} ({found}), not {wanted}; give --target cuda, or --no-device"
+        )
+
+
+def host_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def host_hardware() -> Hardware:
@@ -89,7 +138,7 @@ def host_hardware() -> Hardware:
         l1_bytes=caches.get(1, 32 * 1024),
         l2_bytes=caches.get(2, 512 * 1024),
         llc_bytes=max(caches.values(), default=8 * 1024 * 1024),
-        cores=len(os.sched_getaffinity(0)),
+        cores=host_cores(),
     )
 
 

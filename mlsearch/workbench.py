@@ -16,21 +16,25 @@ from mlsearch.builder import Builder, LocalBuilder
 from mlsearch.candidate import (
     BuildOutcome,
     BuildRequest,
+    Built,
     CacheState,
     CompareOutcome,
     CompareRequest,
+    OverLimits,
     Provenance,
     RunOutcome,
     RunRequest,
+    Spilled,
     TimingPlan,
 )
+from mlsearch.cuda.statics import examine
 from mlsearch.errors import MlsearchError
 from mlsearch.events import Watcher
 from mlsearch.runner import LocalRunner, Runner
 from mlsearch.runner.exclusive import exclusive
 from mlsearch.runner.timing import timing_method
 from mlsearch.summary import TimeSpent
-from mlsearch.target import Target, compiler_version, runtime_version
+from mlsearch.target import Target, compiler_version, host_cores, runtime_version
 
 
 @dataclass
@@ -76,6 +80,13 @@ class Workbench:
     def build_one(self, request: BuildRequest) -> BuildOutcome:
         [(_, outcome)] = self.build([request])
         return outcome
+
+    def unfit(self, built: Built) -> Spilled | OverLimits | None:
+        """Why an artifact is not worth running, or can't be; None if it may run."""
+        if self.target.chip is None:
+            return None
+        statics = examine(built.artifact.read_bytes(), self.target.chip, built.compile_s)
+        return statics if isinstance(statics, Spilled | OverLimits) else None
 
     def run(self, request: RunRequest) -> RunOutcome:
         with self.measuring(), self._device():
@@ -153,7 +164,7 @@ def open_workbench(
     with ExitStack() as stack:
         stopwatch = Stopwatch()
         folder = stack.enter_context(_work_folder(workdir))
-        builder = stack.enter_context(LocalBuilder(folder, jobs or target.hardware.cores, _BUILDER_MEMORY_BYTES))
+        builder = stack.enter_context(LocalBuilder(folder, jobs or host_cores(), _BUILDER_MEMORY_BYTES))
         runner = stack.enter_context(
             LocalRunner(
                 target.device_uri,

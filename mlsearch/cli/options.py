@@ -68,7 +68,8 @@ target_option = click.option(
     default="llvm-cpu",
     show_default=True,
     metavar="TARGET",
-    help="Where the code is to run. llvm-cpu: the CPU of this machine.",
+    help="Where the code is to run. llvm-cpu: the CPU of this machine; cuda: its GPU; cuda:sm_90, cuda:h100, ...: "
+    "a GPU anywhere.",
 )
 threads_option = click.option(
     "--threads",

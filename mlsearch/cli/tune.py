@@ -102,6 +102,11 @@ Examples:
     show_default=True,
     help="Whether the data is in the CPU's caches when a run is timed.",
 )
+@click.option(
+    "--no-device",
+    is_flag=True,
+    help="For a GPU that isn't here: only build the candidates and rank them by what their code tells.",
+)
 @shared.debug_option
 @click.option("--quiet", is_flag=True, help="Plain lines, and of the trials only those that improve.")
 @click.pass_context
@@ -125,6 +130,7 @@ def tune_command(
     sampler: str,
     surrogate: str,
     cache: CacheState,
+    no_device: bool,
     quiet: bool,
 ) -> None:
     """Find faster schedules for PAYLOAD.mlir and write a spec.
@@ -167,8 +173,19 @@ def tune_command(
             surrogate=surrogate == "on",
             cache=cache,
         )
-        summary = tune(options, watch)
+        if no_device:
+            from mlsearch.tune.ahead import build_ahead
 
+            ahead = build_ahead(options, watch)
+        else:
+            summary = tune(options, watch)
+
+    if no_device:
+        from mlsearch.report.ahead import print_ranking
+
+        write_json(ahead.to_json(), json_to)
+        print_ranking(open_console(stream), ahead)
+        return
     write_json(summary.to_json(), json_to)
     from mlsearch.report.tables import print_summary
 

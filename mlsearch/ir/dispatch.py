@@ -6,6 +6,7 @@ choice of tile sizes can be laid out on all of them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from iree.compiler import ir as mlir
 from iree.compiler.dialects import linalg
 
 from mlsearch.candidate import digest
-from mlsearch.ir.module import Module, Operation, print_local, walk
+from mlsearch.ir.module import Module, Operation, new_context, parse, print_local, walk
 from mlsearch.workload import Loop, LoopKind, Operand, Workload, element_bytes
 
 _COMPUTE_PREFIXES = ("linalg.", "iree_linalg_ext.")
@@ -104,6 +105,19 @@ def read_dispatch(module: Module) -> DispatchView:
         root=root,
         store_roots=store_roots,
     )
+
+
+_LEVEL = re.compile(r"(\w+) = \[([-\d, ]*)\]")
+
+
+def configured_levels(view: DispatchView) -> dict[str, tuple[int, ...]]:
+    """Tile sizes by level of the root op's lowering config, in a view taken after IREE's configuration; else empty."""
+    module = parse(view.function, new_context())
+    root = body_operations(module.body.operations[0].operation)[view.compute_ops[view.root].position]
+    if "lowering_config" not in root.attributes:
+        return {}
+    levels = _LEVEL.findall(str(root.attributes["lowering_config"]))
+    return {name: tuple(int(size) for size in sizes.split(",") if size.strip()) for name, sizes in levels}
 
 
 # ------------------------------------------------------------------------------------------ loops

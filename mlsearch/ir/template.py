@@ -64,10 +64,17 @@ class Expression:
     """A node of an SMT term."""
 
     op: str
-    """`knob`, `dim`, `constant`, or the name of an SMT op without its dialect, e.g. `int.add`, `eq`, `implies`."""
+    """`knob`, `dim`, `constant`, `unknown` (a value that the constraints only say to exist), or the name of an SMT op
+    without its dialect, e.g. `int.add`, `eq`, `implies`."""
     arguments: tuple[Expression, ...] = ()
     value: int | str | tuple[tuple[int, int], ...] = 0
     """Name of a knob or dim, value of a constant, predicate of a comparison, table of a lookup."""
+
+    @property
+    def table(self) -> tuple[tuple[int, int], ...]:
+        """(key, value) pairs of a lookup."""
+        assert isinstance(self.value, tuple)
+        return self.value
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ def read_declarations(text: str, where: str) -> Declarations:
     attributes = op.attributes
     dims = _example_dims(op, where)
     tree = {
-        entry.name: _option_tree(entry.attr) if entry.name == OPTIONS else _knob_tree(entry.attr)
+        entry.name: _option_tree(entry.attr) if entry.name == OPTIONS else knob_tree(entry.attr)
         for entry in mlir.DictAttr(attributes["knobs"])
     }
     return Declarations(
@@ -140,7 +147,7 @@ def read_declarations(text: str, where: str) -> Declarations:
         priors=tuple(_plain(attributes, "mlsearch.priors", [])),
         dims=dims,
         pipeline=str(attributes["pipeline"]),
-        assertions=_assertions(op, list(dims)),
+        assertions=read_assertions(op, list(dims)),
         is_fallback="mlsearch.fallback" in module.operation.attributes,
         is_strategy="mlsearch.strategy" in module.operation.attributes,
     )
@@ -257,11 +264,12 @@ def _example_dims(op: Operation, where: str) -> dict[str, int]:
     return dict(zip(names, values, strict=True))
 
 
-def _knob_tree(attribute: mlir.Attribute) -> object:
+def knob_tree(attribute: mlir.Attribute) -> object:
+    """A `knobs` dictionary, or a part of one, with its knobs as `KnobLeaf`s."""
     if isinstance(attribute, mlir.DictAttr):
-        return {entry.name: _knob_tree(entry.attr) for entry in attribute}
+        return {entry.name: knob_tree(entry.attr) for entry in attribute}
     if isinstance(attribute, mlir.ArrayAttr):
-        return [_knob_tree(item) for item in attribute]
+        return [knob_tree(item) for item in attribute]
     text = str(attribute)
     if text.startswith(_INT_KNOB):
         return KnobLeaf(_knob_name(text), ())
@@ -281,7 +289,7 @@ def _knob_tree(attribute: mlir.Attribute) -> object:
 def _option_tree(attribute: mlir.Attribute) -> object:
     if not isinstance(attribute, mlir.DictAttr):
         return str(attribute)
-    leaves = {entry.name: _knob_tree(entry.attr) for entry in attribute}
+    leaves = {entry.name: knob_tree(entry.attr) for entry in attribute}
     return {
         entry.name: leaf if isinstance(leaf := leaves[entry.name], KnobLeaf) else str(entry.attr) for entry in attribute
     }
@@ -291,7 +299,8 @@ def _knob_name(text: str) -> str:
     return text.split('"')[1]
 
 
-def _assertions(constraints: Operation, dims: list[str]) -> tuple[Assertion, ...]:
+def read_assertions(constraints: Operation, dims: list[str]) -> tuple[Assertion, ...]:
+    """The assertions of a constraints op; `dims` names its block arguments."""
     block = constraints.regions[0].blocks[0]
     terms: dict[int, Expression] = {
         hash(argument): Expression("dim", value=name) for argument, name in zip(block.arguments, dims, strict=True)
@@ -313,6 +322,9 @@ _PREDICATES = {0: "lt", 1: "le", 2: "gt", 3: "ge"}
 def _expression(op: Operation, arguments: tuple[Expression, ...]) -> Expression:
     if op.name == "iree_codegen.smt.knob":
         return Expression("knob", value=str(mlir.StringAttr(op.attributes["name"]).value))
+    if op.name == "smt.declare_fun":
+        named = "namePrefix" in op.attributes
+        return Expression("unknown", value=str(mlir.StringAttr(op.attributes["namePrefix"]).value) if named else "?")
     if op.name == "iree_codegen.smt.lookup":
         keys = list(mlir.DenseI64ArrayAttr(op.attributes["keys"]))
         values = list(mlir.DenseI64ArrayAttr(op.attributes["values"]))

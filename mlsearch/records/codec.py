@@ -23,7 +23,8 @@ SCHEMA = 2
 """Version of the JSON form; goes up when a field or an outcome type is added, renamed or removed."""
 
 _READABLE = (1, SCHEMA)
-"""2 added `Provenance.measured_on`; a record without it reads as one that was measured where it was searched."""
+"""2 added `Provenance.measured_on`; a record without it reads as one that was measured where it was searched. It also
+added the outcomes `Spilled` and `OverLimits`."""
 
 RECORD = "mlsearch:record"
 """The attribute that holds the whole record; written last, so where it stands the others stand too."""

@@ -70,6 +70,9 @@ def advance(progress: Progress, event: events.Event, now_s: float) -> Progress:
             planned = f" of {task.planned}" if task.planned else ""
             activity = f"tuning {event.task}: {count_text(task.trials, 'trial')}{planned} done"
             return replace(progress, activity=activity, since_s=now_s, task=task)
+        case events.CandidateBuilt():
+            activity = f"building for {event.task}: {event.number} of {event.of} done"
+            return replace(progress, activity=activity, since_s=now_s)
         case events.SurrogateState() if progress.task is not None:
             return replace(progress, task=replace(progress.task, surrogate=event))
         case events.TaskDone(summary):

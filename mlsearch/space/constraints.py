@@ -39,6 +39,8 @@ def evaluate(term: Expression, knobs: Mapping[str, Values], dims: Mapping[str, i
         return knobs[str(term.value)]
     if term.op == "dim":
         return dims[str(term.value)]
+    if term.op == "unknown":
+        raise TemplateError("constraints with 'smt.declare_fun' are not supported here: only knobs have values")
     arguments: list[Any] = [evaluate(argument, knobs, dims) for argument in term.arguments]
     if term.op == "lookup":
         table = dict(term.value)  # type: ignore[arg-type]

@@ -44,6 +44,8 @@ class Layout:
     """The same for other ops, by index into the dispatch's compute ops."""
     options: str
     """Entries of the translation info as a dictionary attribute, or an empty text."""
+    launch: str = ""
+    """On a GPU the translation info's workgroup and subgroup sizes."""
 
 
 def check_layout(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> None:
@@ -59,7 +61,7 @@ def check_layout(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> 
             if role == _ORDER:
                 _interchange(leaf, (), knobs)
             else:
-                _value(leaf, knobs)
+                tile_size(leaf, knobs)
 
 
 def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue], lanes: int) -> Layout:
@@ -77,7 +79,7 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
         order = _interchange(tree.get(_ORDER), loops, knobs)
         if order and any(sizes):
             orders[level] = order
-    options = _options(declarations, knobs)
+    options = options_of(declarations, knobs)
     tiling = Tiling(
         tuple(levels),
         tuple(
@@ -97,7 +99,7 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
         for level, sizes in tiling.levels
         if any(own := _of_kind(level, sizes, loops)) or level == "distribution"
     ]
-    return Layout(tiling, _config_text(root_levels, orders), companions, _dictionary(options))
+    return Layout(tiling, _config_text(root_levels, orders), companions, dictionary(options))
 
 
 def _of_kind(level: str, sizes: tuple[int, ...], loops: Sequence[Loop]) -> tuple[int, ...]:
@@ -110,12 +112,13 @@ def _of_kind(level: str, sizes: tuple[int, ...], loops: Sequence[Loop]) -> tuple
 def _size(level: str, loop: Loop, tree: Mapping[str, object], knobs: Mapping[str, KnobValue]) -> int:
     if loop.role not in tree:
         return 1 if _UNIT_LEVELS.get(level) == loop.kind else 0
-    return min(_value(tree[loop.role], knobs), loop.size)
+    return min(tile_size(tree[loop.role], knobs), loop.size)
 
 
-def _value(leaf: object, knobs: Mapping[str, KnobValue]) -> int:
+def tile_size(leaf: object, knobs: Mapping[str, KnobValue]) -> int:
+    """A size in the `knobs` dictionary: a knob, a number, or a list of them that is multiplied."""
     if isinstance(leaf, list):
-        return prod(_value(factor, knobs) for factor in leaf)
+        return prod(tile_size(factor, knobs) for factor in leaf)
     if isinstance(leaf, KnobLeaf) and not leaf.options:
         return int(knobs[leaf.name])
     if isinstance(leaf, int) and not isinstance(leaf, bool):
@@ -144,7 +147,8 @@ def _shown(leaf: object) -> str:
     return f"the knob '{leaf.name}'" if isinstance(leaf, KnobLeaf) else str(leaf)
 
 
-def _options(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
+def options_of(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
+    """Entries of the translation info with their values."""
     tree = declarations.knob_tree.get(OPTIONS, {})
     assert isinstance(tree, dict)
     return {name: knobs[leaf.name] if isinstance(leaf, KnobLeaf) else leaf for name, leaf in tree.items()}
@@ -185,7 +189,10 @@ def _config_text(levels: Sequence[tuple[str, tuple[int, ...]]], orders: Mapping[
     return f"#iree_cpu.lowering_config<{', '.join(parts)}>"
 
 
-def _dictionary(options: Mapping[str, KnobValue]) -> str:
-    """Options that are `false` are left out: IREE looks at the presence of some, not at their value."""
+def dictionary(options: Mapping[str, KnobValue]) -> str:
+    """A dictionary attribute, or an empty text.
+
+    Options that are `false` are left out: IREE looks at the presence of some, not at their value.
+    """
     entries = [name if value == "true" else f"{name} = {value}" for name, value in options.items() if value != "false"]
     return f"{{{', '.join(entries)}}}" if entries else ""

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from mlsearch.candidate import Candidate, KnobValue
-from mlsearch.errors import KnobError
+from mlsearch.errors import KnobError, MlsearchError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText
-from mlsearch.space.layout import lay_out
+from mlsearch.space.emitted import emitted_templates
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
@@ -39,6 +39,8 @@ class Space:
             if len(part) and (late_view is not None or not part.template.declarations.is_strategy)
         }
         self.late_view = late_view
+        self.note = ""
+        """What people should know of it."""
         self.view = view
         self.lanes = lanes
         self._parameter_names = _parameter_names(list(self.parts.values()))
@@ -135,7 +137,11 @@ class Space:
 
     def tiling(self, candidate: Candidate) -> Tiling:
         part = self.parts[candidate.template]
-        return lay_out(part.template.declarations, self.view, candidate.knobs, self.lanes).tiling
+        return part.template.tiling(self.view, candidate.knobs, self.lanes)
+
+    def block_tile(self, candidate: Candidate) -> tuple[int, ...] | None:
+        """On a GPU the size of a workgroup's tile along each loop, 0 for the whole loop; None if it isn't known."""
+        return self.tiling(candidate).by_level.get("workgroup")
 
     def entry(self, name: str, candidate: Candidate) -> EntryText:
         """The library entry `name` for a candidate."""
@@ -159,26 +165,36 @@ def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space
     """The space of a task, or in words why it can't be tuned."""
     if task.view is None or task.module is None:
         return task.not_tunable or "it can't run on its own"
-    space = build_space(task.view, templates, target, task.late_view)
+    try:
+        emitted, note = emitted_templates(task, target)
+    except MlsearchError as reason:
+        return str(reason)
+    space = build_space(task.view, [*emitted, *templates], target, task.late_view)
+    space.note = note
     if space.size == 0:
         return f"no template applies to {task.view.workload.op_kind}"
     return space
 
 
 def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
-    """What a template's constraints may ask for by name: loop sizes by role, and facts of the target.
+    """What a template's constraints may ask for by name: loop sizes by role or as `dim_0`, `dim_1`, ..., and facts of
+    the target.
 
     `lanes`, `registers`: elements of the output type in a vector register, and how many of those there are;
-    `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`; `threads`; `inner`: size
-    of the innermost loop that another op runs in parallel where the root op reduces, or 1.
+    `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`, where a GPU's l1 is the
+    shared memory of a block; `threads`; `mma_f16`, `mma_bf16`: 1 if a GPU's matrix instructions take the inputs' type,
+    else 0; `inner`: size of the innermost loop that another op runs in parallel where the root op reduces, or 1.
     """
     workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]
     inputs = [operand for operand in workload.operands if not operand.is_output] or outputs
     output_bytes = max((element_bytes(operand.element_type) for operand in outputs), default=4)
     hardware = target.hardware
+    types = {operand.element_type for operand in inputs}
+    mma = target.chip.architecture.mma if target.chip else ()
     return {
         **workload.dims,
+        **{f"dim_{index}": loop.size for index, loop in enumerate(workload.loops)},
         "lanes": max(1, hardware.vector_bytes // output_bytes),
         "registers": hardware.vector_registers,
         "element_bytes": output_bytes,
@@ -186,6 +202,8 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
         "l1_bytes": hardware.l1_bytes,
         "l2_bytes": hardware.l2_bytes,
         "threads": target.threads,
+        "mma_f16": int(types == {"f16"} and "NV_MMA_SYNC_F32_16x8x16_F16" in mma),
+        "mma_bf16": int(types == {"bf16"} and "NV_MMA_SYNC_F32_16x8x16_BF16" in mma),
         "inner": _inner_size(view),
     }
 

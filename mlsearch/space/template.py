@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +14,11 @@ from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText, entry_text
 from mlsearch.ir.template import Declarations, KnobLeaf
 from mlsearch.space.constraints import evaluate
+from mlsearch.space.gpu_layout import GPU_PIPELINE, check_gpu_levels, lay_out_gpu
 from mlsearch.space.knobs import Knob
-from mlsearch.space.layout import check_layout, lay_out
+from mlsearch.space.layout import Layout, check_layout, lay_out
 from mlsearch.target import Target
+from mlsearch.workload import Tiling
 
 
 @dataclass(frozen=True)
@@ -88,15 +91,15 @@ class Template:
         lanes: int,
     ) -> EntryText:
         """The library entry `name` that applies this template with these knob values to this dispatch."""
-        layout = lay_out(self.declarations, view, knobs, lanes)
+        layout = self.layout(view, knobs, lanes)
         options = f", {layout.options}" if layout.options else ""
-        translation = f"#iree_codegen.translation_info<pipeline = {self.declarations.pipeline}{options}>"
+        translation = f"#iree_codegen.translation_info<pipeline = {self.declarations.pipeline}{layout.launch}{options}>"
         if not self.declarations.is_strategy:
             bound = {"lowering_config": layout.root_config, "translation_info": translation}
             schedule = ir_template.bind_schedule(self.text, name, bound, knobs)
             return entry_text(name, view, schedule, layout.companion_configs, False)
         assert late_view is not None, "a strategy is offered only where the late view can be read"
-        late = lay_out(self.declarations, late_view, knobs, lanes)
+        late = self.layout(late_view, knobs, lanes)
         configs = {late_view.root: late.root_config, **late.companion_configs}
         bound = {
             "lowering_config": late.root_config,
@@ -109,6 +112,20 @@ class Template:
         every_op = [configs.get(index, "") for index in range(len(late_view.compute_ops))]
         schedule = ir_template.bind_schedule(self.text, name, bound, knobs, every_op)
         return entry_text(name, view, schedule, {}, True)
+
+    def tiling(self, view: DispatchView, knobs: dict[str, KnobValue], lanes: int) -> Tiling:
+        """How an assignment cuts the dispatch's loops."""
+        return self.layout(view, knobs, lanes).tiling
+
+    def layout(self, view: DispatchView, knobs: Mapping[str, KnobValue], lanes: int) -> Layout:
+        """An assignment on the dispatch, in the terms of the template's pipeline."""
+        if self.is_for_gpu:
+            return lay_out_gpu(self.declarations, view, knobs)
+        return lay_out(self.declarations, view, knobs, lanes)
+
+    @property
+    def is_for_gpu(self) -> bool:
+        return self.declarations.pipeline.startswith(GPU_PIPELINE)
 
     def candidate(self, knobs: dict[str, KnobValue]) -> Candidate:
         return Candidate.of(self.id, self.digest, knobs)
@@ -144,7 +161,10 @@ def _check(template: Template) -> None:
         for name, value in assignment.items():
             _check_value(template, place, name, value)
     try:
-        check_layout(declared, {knob.name: knob.default for knob in template.knobs})
+        if template.is_for_gpu:
+            check_gpu_levels(declared)
+        else:
+            check_layout(declared, {knob.name: knob.default for knob in template.knobs})
         numbers = {knob.name: knob.number(knob.default) for knob in template.knobs}
         for assertion in declared.assertions:
             evaluate(assertion.condition, numbers, declared.dims)

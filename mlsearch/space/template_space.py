@@ -96,6 +96,14 @@ class TemplateSpace:
         rows, weight = self._table
         return round(len(rows) * weight)
 
+    def values_used(self) -> dict[str, tuple[KnobValue, ...]]:
+        """For each knob the values that occur in a valid assignment, in the order of its domain."""
+        rows = self._table[0]
+        return {
+            knob.name: tuple(knob.values[int(i)] for i in np.unique(rows[:, position]))
+            for position, knob in enumerate(self.knobs)
+        }
+
     @property
     def total(self) -> int:
         """Number of assignments, valid or not, in the template's whole domains."""

@@ -22,10 +22,12 @@ from mlsearch.candidate import (
     BuildTimeout,
     Measured,
     NotApplied,
+    OverLimits,
     Pruned,
     Record,
     Rejected,
     RunTimeout,
+    Spilled,
 )
 
 Matrix = NDArray[np.float64]
@@ -73,7 +75,12 @@ class Observation:
                 return Observation("time_bound", timeout_s * 1e6, record.compile_s)
             case BuildTimeout(timeout_s=timeout_s):
                 return Observation("slow_compile", None, max(record.compile_s, timeout_s))
-            case BuildFailed(compile_s=compile_s) | NotApplied(compile_s=compile_s):
+            case (
+                BuildFailed(compile_s=compile_s)
+                | NotApplied(compile_s=compile_s)
+                | Spilled(compile_s=compile_s)
+                | OverLimits(compile_s=compile_s)
+            ):
                 return Observation("infeasible", None, max(record.compile_s, compile_s))
             case _:  # WrongResult, RunFailed
                 return Observation("infeasible", None, record.compile_s)

@@ -61,6 +61,7 @@ def tune(options: TuneOptions, watch: Watcher) -> TuneSummary:
     MlsearchError where the run can't go on; all trials up to there are in the store.
     """
     target = targets.resolve(options.target, options.threads)
+    targets.require_device(target)
     library_argument(options.output)  # now rather than when the spec is there and can't be used
     templates = templates_for(target, options.templates)
     watch(Step("opening the record store"))
@@ -121,6 +122,8 @@ class _Run:
             try:
                 if isinstance(space, str):
                     raise MlsearchError(space)
+                if space.note:
+                    self._watch(Warn(space.note))
                 prepared.append(Prepared(task, space, measure_baseline(self._bench, task)))
             except MlsearchError as reason:
                 idle[task.id] = summarize_task(task, None, None, None, not_tunable=str(reason))

@@ -31,7 +31,7 @@ from mlsearch.space.space import Space
 from mlsearch.surrogate.features import FeatureExtractor, options_in
 from mlsearch.surrogate.gate import Gate
 from mlsearch.surrogate.trees import TreeSurrogate
-from mlsearch.target import Target, compiler_version
+from mlsearch.target import Target, compiler_version, host_cores
 from mlsearch.task import Task
 from mlsearch.tune.options import TuneOptions
 from mlsearch.workbench import Workbench
@@ -177,7 +177,7 @@ class TaskSearch:
         if limits.seconds is not None and self._searched_s() >= limits.seconds:
             return 0
         # Enough to keep the compile processes busy, few enough to learn from what has ended.
-        size = max(4, 2 * (self._options.jobs or self._bench.target.hardware.cores))
+        size = max(4, 2 * (self._options.jobs or host_cores()))
         return size if limits.trials is None else min(size, limits.trials - self._trials)
 
     def _try(self, asked: Sequence[Asked], limits: Limits) -> None:
@@ -202,6 +202,11 @@ class TaskSearch:
                 del open_trials[each.candidate.key]
                 self._end(each, self._record(each, outcome, compile_s, None), limits)
             for each, artifact in built:
+                if (unfit := self._bench.unfit(artifact)) is not None:
+                    del open_trials[each.candidate.key]
+                    record = self._record(each, unfit, artifact.compile_s, artifact.artifact_digest)
+                    self._end(each, record, limits, artifact.artifact)
+                    continue
                 record, reused = self._measure(each, artifact)
                 del open_trials[each.candidate.key]
                 self._end(each, record, limits, artifact.artifact, reused)

@@ -19,6 +19,8 @@ config.test_exec_root = str(Path(tempfile.gettempdir()) / f"mlsearch-lit-{os.get
 config.environment["PATH"] = os.pathsep.join(  # noqa: F821
     [str(Path(sys.executable).parent), config.environment.get("PATH", "")]  # noqa: F821
 )
+# The package of this checkout, wherever another one may be installed.
+config.environment["PYTHONPATH"] = str(root)  # noqa: F821
 configure = "--pass-pipeline='builtin.module(iree-codegen-materialize-user-configs)'"
 config.substitutions = [  # noqa: F821
     ("%templates", str(root / "transforms")),

@@ -15,7 +15,6 @@ from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.module import new_context, parse, python_value, walk
 from mlsearch.ir.template import BIND
 from mlsearch.space.constraints import knobs_of
-from mlsearch.space.layout import lay_out
 from mlsearch.space.template import Template, built_in_folder
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.testing.bind import LANES, bound_library
@@ -113,12 +112,12 @@ def convolution(dims: dict[str, int]) -> str:
 def example(template: Template) -> DispatchView:
     """A dispatch with the template's own example dims."""
     dims = template.declarations.dims
+    if "r" in dims:
+        return read(softmax(dims.get("p", 1024), dims["r"]))
     if "k" in dims and "o" in dims:
         return read(convolution({"o1": dims.get("o1", 56), "o": dims["o"], "n": dims["n"], "k": dims["k"]}))
     if "k" in dims:
         return read(matmul(dims["m"], dims["n"], dims["k"]))
-    if "r" in dims:
-        return read(softmax(dims["p"], dims["r"]))
     return read(elementwise(f"{dims.get('p1', 1024)}x{dims['p']}"))
 
 
@@ -140,12 +139,12 @@ def canonical(attribute: str) -> str:
 def test_the_file_shows_what_its_defaults_bind_to(path: Path) -> None:
     template = template_of(path)
     view = example(template)
-    layout = lay_out(template.declarations, view, {knob.name: knob.default for knob in template.knobs}, LANES)
+    layout = template.layout(view, {knob.name: knob.default for knob in template.knobs}, LANES)
     for config in shown(template.text, "lowering_config"):
         # A level that the dispatch does not use may still be shown for readers of the file.
         assert levels(config) >= levels(canonical(layout.root_config))
-    options = f", {layout.options}" if layout.options else ""
-    translation = canonical(f"#iree_codegen.translation_info<pipeline = {template.declarations.pipeline}{options}>")
+    launch = layout.launch + (f", {layout.options}" if layout.options else "")
+    translation = canonical(f"#iree_codegen.translation_info<pipeline = {template.declarations.pipeline}{launch}>")
     place = "pipeline" if template.declarations.is_strategy else "translation_info"
     assert shown(template.text, place) == [translation]
     if template.declarations.is_strategy:
