@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from mlsearch.candidate import (
     BuildRequest,
     BuildTimeout,
@@ -35,12 +37,13 @@ from mlsearch.target import Target, compiler_version, host_cores
 from mlsearch.task import Task
 from mlsearch.tune.options import TuneOptions
 from mlsearch.workbench import Workbench
-from mlsearch.workload import Workload
+from mlsearch.workload import Tiling, Workload
 
 GIVE_UP_FACTOR = 5.0
 """A candidate whose first run takes so many times the best is timed once and let go."""
 FINALISTS_KEPT = 6
 """Artifacts of so many of the best candidates stay on disk for the paired runs."""
+_SAMPLED_FOR_OPTIONS = 128
 _SEARCHED = "mlsearch:searched_s"
 
 
@@ -335,14 +338,24 @@ def study_name(target: Target, study: str | None, task: Task, space: Space) -> s
 
 def make_gate(target: Target, workload: Workload, space: Space, seed: int) -> Gate:
     """A gate that has learned nothing yet."""
-    sample = [space.tiling(candidate) for candidate in space.priors()]
+    # What no candidate of the sample shows gets no column of its own.
+    seen = [*space.priors(), *space.sample(np.random.default_rng(seed), _SAMPLED_FOR_OPTIONS)]
+    sample = [_described(space, candidate) for candidate in seen]
     extractor = FeatureExtractor(workload, target.hardware, threads=target.threads, options=options_in(sample))
     return Gate(
-        lambda candidate: None if candidate.is_untuned else space.tiling(candidate),
+        lambda candidate: None if candidate.is_untuned else _described(space, candidate),
         extractor,
         TreeSurrogate(seed),
         seed=seed,
     )
+
+
+def _described(space: Space, candidate: Candidate) -> Tiling:
+    """How a candidate cuts its loops, and by which template: equal tiles of two templates are other code."""
+    tiling = space.tiling(candidate)
+    if len(space.parts) == 1:
+        return tiling
+    return replace(tiling, options=(*tiling.options, ("template", candidate.template)))
 
 
 def measure_baseline(bench: Workbench, task: Task) -> Baseline:
