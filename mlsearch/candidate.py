@@ -19,6 +19,10 @@ KnobValue = int | str
 
 CacheState = Literal["warm", "cold"]
 
+TimingMethod = Literal["wall", "slope"]
+"""`wall`: a sample is the mean time of a batch of calls. `slope`: it is what a larger batch takes longer than a smaller
+one, per call, so that what a batch costs once (waking a device, waiting for it) is not part of it."""
+
 UNTUNED = "untuned"
 """The template id of the candidate that leaves everything to IREE: trial 0 of every study."""
 
@@ -153,6 +157,14 @@ class Signature:
     poisoned before the call. Empty for a whole payload."""
     reduction_length: int
     """The longest reduction behind an output element; sets the tolerance together with the element type."""
+    batch: int = 0
+    """Runs in one call of the artifact's other function, see `batch_function`, which takes all arguments so many times
+    over: for timing by slope. 0: there is none."""
+
+
+def batch_function(function: str) -> str:
+    """Name of the function that does in one call what many calls of `function` do."""
+    return f"{function}_batch"
 
 
 @dataclass(frozen=True)
@@ -174,6 +186,8 @@ class TimingPlan:
     """A candidate whose first timed run takes longer is not timed further."""
     timeout_s: float = 30.0
     """The process is killed after this long."""
+    method: TimingMethod = "wall"
+    """How warm samples are taken; cold ones are single calls by the wall clock."""
 
 
 @dataclass(frozen=True)
@@ -338,6 +352,8 @@ class Provenance:
     threads: int
     when: str
     """UTC, ISO 8601."""
+    measured_on: str | None = None
+    """Machine, device and timing method, for people, where another process than the one that searched measured it."""
 
 
 @dataclass(frozen=True)

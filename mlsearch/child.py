@@ -37,10 +37,11 @@ class Child:
     """Starts the process on first use, and again after it was killed or died."""
 
     def __init__(
-        self, module: str, arguments: Sequence[str] = (), *, log: Path, memory_bytes: int | None = None
+        self, module: str | Sequence[str], arguments: Sequence[str] = (), *, log: Path, memory_bytes: int | None = None
     ) -> None:
-        """`module` is run with `python -m`; its main calls `serve`. stdout and stderr are appended to `log`."""
-        self._command = [sys.executable, "-m", module]
+        """`module` is run with `python -m`, unless it is a whole command; its main calls `serve`. stdout and stderr
+        are appended to `log`."""
+        self._command = [sys.executable, "-m", module] if isinstance(module, str) else list(module)
         self._arguments = list(arguments)
         self.log = log
         self._memory_bytes = memory_bytes

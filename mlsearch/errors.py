@@ -35,3 +35,7 @@ class StoreError(MlsearchError):
 
 class RunnerError(MlsearchError):
     """Nothing can be measured here, e.g. the untuned build does not run."""
+
+
+class BundleError(MlsearchError):
+    """A bundle, or a file of what was measured from one, is damaged or isn't what was expected."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mlsearch.errors import MlsearchError
@@ -18,20 +20,27 @@ def write_atomically(path: Path, text: str) -> None:
             with place.open("w", encoding="utf-8") as stream:
                 stream.write(text)
             return
-        draft = _draft_of(place)
-        try:
-            with draft.open("x", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            draft.replace(place)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        with draft_of(place) as draft, draft.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
     except BrokenPipeError:
         raise
     except OSError as error:
         raise MlsearchError(f"can't write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write a new file under, which becomes `path` in the end, or is removed on an error.
+    Raises OSError."""
+    draft = _draft_name(path)
+    try:
+        yield draft
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def check_writable(path: Path) -> None:
@@ -43,7 +52,7 @@ def check_writable(path: Path) -> None:
         if place.exists() and not place.is_file():
             return
         # Tried rather than asked: permission bits say nothing about a read-only file system or a quota.
-        draft = _draft_of(place)
+        draft = _draft_name(place)
         draft.open("x").close()
         draft.unlink()
     except OSError as error:
@@ -52,5 +61,5 @@ def check_writable(path: Path) -> None:
         raise MlsearchError(f"can't write {path}: {reason}") from error
 
 
-def _draft_of(place: Path) -> Path:
+def _draft_name(place: Path) -> Path:
     return place.with_name(f".{place.name[:200]}.{os.getpid()}.draft")

@@ -15,8 +15,12 @@ from mlsearch.ir.dispatch import DispatchView, NotReadable, read_dispatch
 from mlsearch.ir.flow import Site
 from mlsearch.ir.module import Module, new_context, parse, print_local, symbol_name, walk
 from mlsearch.payload import Payload
+from mlsearch.runner.timing import timing_method
 from mlsearch.target import Target
 from mlsearch.workload import Workload
+
+LAUNCHED_BATCH = 16
+"""Dispatches in the batch function of a task for a device that is timed by slope."""
 
 # Prints each dispatch's function where a transform library gets to see it, and changes nothing.
 _PROBE_MARK = "mlsearch probe"
@@ -73,8 +77,9 @@ def cut(payload: Payload, target: Target, workdir: Path) -> list[Task]:
     views = _views(payload, target, workdir) if sites else {}
     late_views = _late_views(workdir / _PROBED) if sites else {}
     tasks: list[Task] = []
+    batch = LAUNCHED_BATCH if timing_method(target.device_uri) == "slope" else 0
     for site in sites.values():
-        task = _task(f"t{len(tasks)}", module, site, count, views, workdir)
+        task = _task(f"t{len(tasks)}", module, site, count, views, workdir, batch)
         late_view = late_views.get(site.function)
         task = replace(task, late_view=None if isinstance(late_view, str) else late_view)
         twin = next((i for i, other in enumerate(tasks) if _same(task, other)), None)
@@ -99,10 +104,11 @@ def _task(
     count: Counter[str],
     views: Mapping[str, DispatchView | str],
     workdir: Path,
+    batch: int,
 ) -> Task:
     view = views.get(site.function, "the compiler does not configure it")
     reduction_length = 1 if isinstance(view, str) else view.workload.reduction_length
-    signature = flow.task_signature(site, reduction_length)
+    signature = flow.task_signature(site, reduction_length, batch)
     if site.workload_operands or any("?" in text for text in (*site.operand_types, *site.result_types)):
         view = "it has dynamic dims"
     elif signature is None:
@@ -111,7 +117,7 @@ def _task(
     path = None
     if signature is not None and not site.workload_operands:
         path = workdir / f"{identifier}-{digest(site.executable)}.mlir"
-        path.write_text(flow.slice_task(module, site))
+        path.write_text(flow.slice_task(module, site, batch))
     return Task(
         id=identifier,
         functions=(site.function,),

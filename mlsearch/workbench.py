@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +31,8 @@ from mlsearch.cuda.statics import examine
 from mlsearch.errors import MlsearchError
 from mlsearch.events import Watcher
 from mlsearch.runner import LocalRunner, Runner
+from mlsearch.runner.exclusive import exclusive
+from mlsearch.runner.timing import timing_method
 from mlsearch.summary import TimeSpent
 from mlsearch.target import Target, compiler_version, host_cores, runtime_version
 
@@ -87,12 +89,16 @@ class Workbench:
         return statics if isinstance(statics, Spilled | OverLimits) else None
 
     def run(self, request: RunRequest) -> RunOutcome:
-        with self.measuring():
+        with self.measuring(), self._device():
             return self.runner.run(request)
 
     def compare(self, request: CompareRequest) -> CompareOutcome:
-        with self.measuring():
+        with self.measuring(), self._device():
             return self.runner.compare(request)
+
+    def _device(self) -> AbstractContextManager[None]:
+        """Two runs on one machine take turns at measuring."""
+        return exclusive(self.target.device_uri, lambda text: None)
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
@@ -118,6 +124,7 @@ class Workbench:
             "seed": self.seed,
             "threads": self.target.threads,
             "cache": self.cache,
+            "method": timing_method(self.target.device_uri),
         }
         return TimingPlan(**{**fields, **changes})  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from mlsearch import __version__
+from mlsearch.cli.bundle import bundle_command
 from mlsearch.cli.compile import compile_command
 from mlsearch.cli.inspect import inspect_command
 from mlsearch.cli.options import ARGUMENTS, DEBUG, INTERRUPTED
@@ -99,6 +100,7 @@ for _command in (
     compile_command,
     verify_command,
     records_command,
+    bundle_command,
 ):
     command_line.add_command(_command)
 

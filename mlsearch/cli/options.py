@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import click
 
+from mlsearch.durations import parse_duration
 from mlsearch.errors import MlsearchError, PayloadError, SpecError, TemplateError
 
 DEBUG = "mlsearch.debug"
@@ -22,8 +22,6 @@ INTERRUPTED = 130
 DEFAULT_STORE = ".mlsearch/store.journal"
 """As `records.store.DEFAULT_PATH`, which takes Optuna to import."""
 
-_DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?", re.IGNORECASE)
-
 
 def read_duration(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
     """`90s`, `10m`, `1h30m` or bare seconds, as seconds."""
@@ -33,16 +31,6 @@ def read_duration(_: click.Context, __: click.Parameter, value: str | None) -> f
     if seconds is None or not 0 < seconds < math.inf:
         raise click.BadParameter(f"{value!r} is not a length of time such as 90s, 10m, 1h30m or 600")
     return seconds
-
-
-def parse_duration(text: str) -> float | None:
-    """Seconds, or None if `text` is not a length of time."""
-    if re.fullmatch(r"\d+(?:\.\d+)?", text):
-        return float(text)
-    match = _DURATION.fullmatch(text)
-    if not text or match is None:
-        return None
-    return sum(float(match[unit] or 0) * scale for unit, scale in (("h", 3600), ("m", 60), ("s", 1)))
 
 
 def require_inputs(payload: Path, *, spec: Path | None = None, templates: Path | None = None) -> None:

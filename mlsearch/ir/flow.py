@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from iree.compiler import ir as mlir
 
-from mlsearch.candidate import Signature, TensorSpec
+from mlsearch.candidate import Signature, TensorSpec, batch_function
 from mlsearch.ir.module import (
     Module,
     Operation,
@@ -186,11 +186,13 @@ def tensor_spec(type_text: str) -> TensorSpec | None:
     return TensorSpec(shape, match[2])
 
 
-def slice_task(module: Module, site: Site) -> str:
+def slice_task(module: Module, site: Site, batch: int = 0) -> str:
     """A module with this one executable and a public function `task` that runs it once on real tensors.
 
     The function takes a buffer view for each operand, then a buffer for each result that has storage of its own:
     the dispatch writes into the caller's buffer, so that what it leaves unwritten can be seen.
+    With a `batch` there is another function, which takes all of that so many times over and runs as often: many
+    dispatches in one command buffer, for a device where a single one is lost in what launching it costs.
     """
     kept = [
         print_local(op)
@@ -200,7 +202,10 @@ def slice_task(module: Module, site: Site) -> str:
     # A module's own name is a property, which the attribute dictionary can't hold.
     own = [(name, value) for name, value in module.operation.attributes.items() if name != "sym_name"]
     attributes = ", ".join(f"{name} = {value}" for name, value in own)
-    body = "\n".join([*kept, _task_function(site)])
+    functions = [_task_function(site, TASK_FUNCTION, 1)]
+    if batch:
+        functions.append(_task_function(site, batch_function(TASK_FUNCTION), batch))
+    body = "\n".join([*kept, *functions])
     return f"module attributes {{{attributes}}} {{\n{body}\n}}\n"
 
 
@@ -209,7 +214,7 @@ def _is_device(op: Operation) -> bool:
     return bool(op.name == "util.global" and str(op.attributes["type"]) == "!hal.device")
 
 
-def task_signature(site: Site, reduction_length: int) -> Signature | None:
+def task_signature(site: Site, reduction_length: int, batch: int = 0) -> Signature | None:
     """How the runner calls a sliced task; None if an operand or result is no tensor of known shape."""
     inputs = [tensor_spec(text) for text in site.operand_types]
     outputs = [tensor_spec(text) for text in site.result_types]
@@ -222,50 +227,91 @@ def task_signature(site: Site, reduction_length: int) -> Signature | None:
         tuple(spec for spec in outputs if spec),
         own_storage,
         reduction_length,
+        batch,
     )
 
 
-def _task_function(site: Site) -> str:
-    operands = [f"%arg{i}" for i in range(len(site.operand_types))]
-    out_buffers = [f"%out{i}" for i, tied in enumerate(site.tied_operands) if tied < 0]
-    parameters = [f"{name}: !hal.buffer_view" for name in operands]
-    parameters += [f"{name}: !hal.buffer" for name in out_buffers]
-    count = len(site.result_types)
+def _task_function(site: Site, name: str, times: int) -> str:
+    """A function that dispatches `times`, on arguments of its own each time, so that no run is folded into another.
+
+    All imports, then all dispatches, then all exports: an import in between would end the command buffer.
+    """
+    runs = [_Run(site, f"_{index}" if times > 1 else "") for index in range(times)]
+    views = [view for run in runs for view in run.views]
     lines = [
-        f"util.func public @{TASK_FUNCTION}({', '.join(parameters)})"
-        f" -> ({', '.join(['!hal.buffer_view'] * count)}) attributes {{iree.abi.stub}} {{"
+        f"util.func public @{name}({', '.join(parameter for run in runs for parameter in run.parameters)})"
+        f" -> ({', '.join(['!hal.buffer_view'] * len(views))}) attributes {{iree.abi.stub}} {{",
+        *(line for run in runs for line in run.imports),
+        *(run.dispatch for run in runs),
+        *(line for run in runs for line in run.aliases),
+        *(line for run in runs for line in run.exports),
+        f"  util.return {', '.join(views)} : {', '.join(['!hal.buffer_view'] * len(views))}",
+        "}",
     ]
-    for index, (name, type_text) in enumerate(zip(operands, site.operand_types, strict=True)):
-        lines.append(
-            f"  %in{index} = hal.tensor.import {name} {string_literal(f'input{index}')}"
-            f" : !hal.buffer_view -> {type_text}"
-        )
-    result_types = [
-        type_text
-        if tied < 0
-        else f"%in{tied}"
-        if type_text == site.operand_types[tied]
-        else f"%in{tied} as {type_text}"
-        for type_text, tied in zip(site.result_types, site.tied_operands, strict=True)
-    ]
-    types = ", ".join(site.operand_types)
-    results = ", ".join(result_types)
-    lines.append(
-        f"  %r:{count} = flow.dispatch {symbol_ref(site.executable)}::{symbol_ref(site.function)}"
-        f"({', '.join(f'%in{i}' for i in range(len(operands)))}) : ({types}) -> "
-        + (f"({results})" if count != 1 else results)
-    )
-    returned = []
-    for index, (type_text, tied) in enumerate(zip(site.result_types, site.tied_operands, strict=True)):
-        value = f"%r#{index}"
-        if tied < 0:
-            lines.append(f"  %stored{index} = hal.tensor.alias {value} : {type_text} to %out{index} : !hal.buffer")
-            value = f"%stored{index}"
-        lines.append(
-            f"  %view{index} = hal.tensor.export {value} {string_literal(f'output{index}')}"
-            f" : {type_text} -> !hal.buffer_view"
-        )
-        returned.append(f"%view{index}")
-    lines.append(f"  util.return {', '.join(returned)} : {', '.join(['!hal.buffer_view'] * count)}")
-    lines.append("}")
     return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The lines of one dispatch."""
+
+    site: Site
+    suffix: str
+    """Tells its values from those of other runs in the function."""
+
+    @property
+    def parameters(self) -> list[str]:
+        operands = [f"%arg{i}{self.suffix}: !hal.buffer_view" for i in range(len(self.site.operand_types))]
+        return operands + [f"%out{i}{self.suffix}: !hal.buffer" for i in self._own_storage]
+
+    @property
+    def imports(self) -> list[str]:
+        return [
+            f"  %in{i}{self.suffix} = hal.tensor.import %arg{i}{self.suffix} {string_literal(f'input{i}')}"
+            f" : !hal.buffer_view -> {type_text}"
+            for i, type_text in enumerate(self.site.operand_types)
+        ]
+
+    @property
+    def dispatch(self) -> str:
+        site, count = self.site, len(self.site.result_types)
+        operands = [f"%in{i}{self.suffix}" for i in range(len(site.operand_types))]
+        result_types = [
+            type_text
+            if tied < 0
+            else operands[tied]
+            if type_text == site.operand_types[tied]
+            else f"{operands[tied]} as {type_text}"
+            for type_text, tied in zip(site.result_types, site.tied_operands, strict=True)
+        ]
+        results = ", ".join(result_types)
+        return (
+            f"  %r{self.suffix}:{count} = flow.dispatch {symbol_ref(site.executable)}::{symbol_ref(site.function)}"
+            f"({', '.join(operands)}) : ({', '.join(site.operand_types)}) -> "
+            + (f"({results})" if count != 1 else results)
+        )
+
+    @property
+    def aliases(self) -> list[str]:
+        return [
+            f"  %stored{i}{self.suffix} = hal.tensor.alias %r{self.suffix}#{i} : {self.site.result_types[i]}"
+            f" to %out{i}{self.suffix} : !hal.buffer"
+            for i in self._own_storage
+        ]
+
+    @property
+    def exports(self) -> list[str]:
+        stored = {i: f"%stored{i}{self.suffix}" for i in self._own_storage}
+        return [
+            f"  {view} = hal.tensor.export {stored.get(i, f'%r{self.suffix}#{i}')} {string_literal(f'output{i}')}"
+            f" : {type_text} -> !hal.buffer_view"
+            for i, (view, type_text) in enumerate(zip(self.views, self.site.result_types, strict=True))
+        ]
+
+    @property
+    def views(self) -> list[str]:
+        return [f"%view{i}{self.suffix}" for i in range(len(self.site.result_types))]
+
+    @property
+    def _own_storage(self) -> list[int]:
+        return [index for index, tied in enumerate(self.site.tied_operands) if tied < 0]

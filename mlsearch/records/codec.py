@@ -13,20 +13,23 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from mlsearch.candidate import Record
 from mlsearch.errors import StoreError
 from mlsearch.trial_attributes import CANDIDATE
 
 SCHEMA = 2
-"""Version of the JSON form; goes up when a field or an outcome type is added, renamed or removed. 2 added `Spilled` and
-`OverLimits`."""
+"""Version of the JSON form; goes up when a field or an outcome type is added, renamed or removed."""
 
-_READABLE = (1, 2)
+_READABLE = (1, SCHEMA)
+"""2 added `Provenance.measured_on`; a record without it reads as one that was measured where it was searched. It also
+added the outcomes `Spilled` and `OverLimits`."""
 
 RECORD = "mlsearch:record"
 """The attribute that holds the whole record; written last, so where it stands the others stand too."""
+
+_Kind = TypeVar("_Kind")
 
 _NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
@@ -82,14 +85,26 @@ def from_plain(plain: object) -> Record:
             f"a record was written by a newer mlsearch (schema {schema}, this one reads up to {SCHEMA}): "
             "upgrade mlsearch, or use another store"
         )
-    if schema not in _READABLE:
-        raise StoreError(f"a record has schema {schema!r}; known: {_READABLE}")
+    if schema not in _READABLE or isinstance(schema, bool):
+        raise StoreError(f"a record has schema {schema!r}; known: {', '.join(map(str, _READABLE))}")
     try:
-        record = _read(Record, {name: value for name, value in plain.items() if name != "schema"}, "record")
-    except _MismatchError as error:
+        return read_value(Record, {name: value for name, value in plain.items() if name != "schema"}, "record")
+    except StoreError as error:
         raise StoreError(f"a record can't be read: {error}") from None
-    assert isinstance(record, Record)
-    return record
+
+
+def plain_value(value: object) -> Any:
+    """Any frozen dataclass of plain fields in JSON's own types, for files that hold more than records."""
+    return _plain(value)
+
+
+def read_value(kind: type[_Kind], plain: object, where: str) -> _Kind:
+    """The value of dataclass `kind` that `plain_value` made `plain` of. Raises StoreError, naming the field."""
+    try:
+        value: _Kind = _read(kind, plain, where)
+    except _MismatchError as error:
+        raise StoreError(str(error)) from None
+    return value
 
 
 class _MismatchError(Exception):
@@ -122,6 +137,10 @@ def _read(hint: Any, plain: Any, where: str) -> Any:
         return _read(_member(get_args(hint), plain, where), plain, where)
     if get_origin(hint) is tuple:
         return _read_tuple(get_args(hint), plain, where)
+    if get_origin(hint) is Literal:
+        if plain not in get_args(hint):
+            raise _MismatchError(f"{where} is {plain!r}, not one of {', '.join(map(repr, get_args(hint)))}")
+        return plain
     if is_dataclass(hint):
         return _read_dataclass(hint, plain, where)
     if hint is float and isinstance(plain, str) and plain in _NOT_FINITE:

@@ -119,7 +119,7 @@ def _run_baseline(device: Device, baseline: Path, signature: Signature, seed: in
         element(spec.element_type)
     inputs = [device.put(array, spec.element_type) for array, spec in zip(arrays, signature.inputs, strict=True)]
     out_buffers = [device.allocate(byte_length(signature.outputs[index])) for index in signature.out_buffers]
-    call = device.load(baseline, signature.function).bind(inputs, out_buffers)
+    call = device.load(baseline, signature).bind(inputs, out_buffers)
     call.run()
     want = call.outputs(signature)
     # IREE works in place on a caller's tensor that a program updates, e.g. a matmul that adds to an argument.

@@ -11,7 +11,7 @@ from typing import Any
 import iree.runtime as rt
 import numpy as np
 
-from mlsearch.candidate import Signature
+from mlsearch.candidate import Signature, batch_function
 from mlsearch.runner.elements import element
 
 Array = np.ndarray[Any, Any]
@@ -19,6 +19,17 @@ Array = np.ndarray[Any, Any]
 
 class CallError(Exception):
     """The artifact can't be loaded or called as the signature says; the message is for people."""
+
+
+def available_devices(uri: str) -> list[dict[str, Any]]:
+    """What the driver of a device URI finds: `name`, `path`, ...; nothing where it can't be asked.
+
+    Whatever is wrong then shows again, and better, when a program is run.
+    """
+    try:
+        return list(rt.get_driver(uri.partition(":")[0]).query_available_devices())
+    except Exception:
+        return []
 
 
 class Device:
@@ -87,7 +98,7 @@ class Device:
         """
         self._flush += 1
 
-    def load(self, artifact: Path, function: str) -> Function:
+    def load(self, artifact: Path, signature: Signature) -> Function:
         """Load a fresh copy; it goes away with the last reference. Raises CallError."""
         try:
             # A copy and not a mapping: the builder may write the same path again.
@@ -95,10 +106,12 @@ class Device:
             context = rt.VmContext(self._instance, [self._hal, module])
         except (OSError, ValueError, RuntimeError) as error:
             raise CallError(f"{artifact.name} does not load: {error}") from error
-        found = module.lookup_function(function)
-        if found is None:
-            raise CallError(f"{artifact.name} has no function '{function}', only {module.function_names}")
-        return Function(self, context, found)
+        names = [signature.function, *([batch_function(signature.function)] if signature.batch else [])]
+        found = [module.lookup_function(name) for name in names]
+        if None in found:
+            missing = names[found.index(None)]
+            raise CallError(f"{artifact.name} has no function '{missing}', only {module.function_names}")
+        return Function(self, context, found[0], signature.batch, found[-1])
 
     def _allocate_copy(self, bits: Array, element_type: Any) -> Any:
         return self._device.allocator.allocate_buffer_copy(
@@ -117,27 +130,50 @@ def _bytes_of(array: Array) -> Array:
 class Function:
     """A function of a loaded artifact."""
 
-    def __init__(self, device: Device, context: Any, function: Any) -> None:
+    def __init__(self, device: Device, context: Any, function: Any, batch: int, batch_function: Any) -> None:
+        """`batch_function` runs it `batch` times, unless that is 0."""
         self._device = device
         self._context = context
         self._function = function
+        self._batch = batch
+        self._batch_function = batch_function
 
     def bind(self, inputs: Sequence[Any], out_buffers: Sequence[Any]) -> Call:
         """Inputs are buffer views, out buffers plain buffers; both are used in place."""
-        arguments = rt.VmVariantList(len(inputs) + len(out_buffers))
-        for value in (*inputs, *out_buffers):
-            arguments.push_ref(value)
-        return Call(self._device, self._context, self._function, arguments)
+        values = (*inputs, *out_buffers)
+        whole_batch = None
+        if self._batch:
+            arguments = _arguments(values * self._batch)
+            whole_batch = Call(self._device, self._context, self._batch_function, arguments)
+        return Call(self._device, self._context, self._function, _arguments(values), self._batch, whole_batch)
+
+
+def _arguments(values: Sequence[Any]) -> Any:
+    arguments = rt.VmVariantList(len(values))
+    for value in values:
+        arguments.push_ref(value)
+    return arguments
 
 
 class Call:
     """A function with its arguments. Nothing is allocated per call beyond what IREE itself does."""
 
-    def __init__(self, device: Device, context: Any, function: Any, arguments: Any) -> None:
+    def __init__(
+        self,
+        device: Device,
+        context: Any,
+        function: Any,
+        arguments: Any,
+        batch: int = 0,
+        whole_batch: Call | None = None,
+    ) -> None:
+        """`whole_batch` is one call that does as much as `batch` of these."""
         self._device = device
         self._context = context
         self._function = function
         self._arguments = arguments
+        self._whole_batch = whole_batch
+        self.batch = batch
         self._results: Any = None
 
     def run(self, times: int = 1) -> float:
@@ -157,6 +193,14 @@ class Call:
         except (ValueError, RuntimeError) as error:
             raise CallError(f"the call failed: {error}") from error
         return elapsed / times / 1000
+
+    def run_batch(self, times: int = 1) -> float:
+        """Mean time in microseconds of a call that does as much as `batch` of these. Raises CallError."""
+        assert self._whole_batch is not None
+        try:
+            return self._whole_batch.run(times)
+        finally:
+            self._whole_batch.release()
 
     def outputs(self, signature: Signature) -> list[Array]:
         """What the last run returned, copied to the host. Raises CallError if it isn't as promised."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from mlsearch.errors import RunnerError
 from mlsearch.runner import messages
 from mlsearch.runner.base import Runner
 
+WORKER = "mlsearch.runner.worker"
 START_TIMEOUT_S = 60.0
 DEFAULT_LLC_BYTES = 32 * 1024 * 1024
 
@@ -37,13 +39,14 @@ class LocalRunner(Runner):
         llc_bytes: int = DEFAULT_LLC_BYTES,
         baseline_timeout_s: float = 300.0,
         memory_bytes: int | None = None,
+        worker: str | Sequence[str] = WORKER,
     ) -> None:
         """`device_uri` is `local-sync` for one thread, `local-task` for more; the worker and all its threads
         stay on `threads` cores. `llc_bytes`: last-level cache, for cold measurements. `memory_bytes` limits
-        the worker's address space."""
+        the worker's address space. `worker`: another module or command that serves as one."""
         self._baseline_timeout_s = baseline_timeout_s
         self._child = Child(
-            "mlsearch.runner.worker",
+            worker,
             (device_uri, str(threads), str(llc_bytes)),
             log=log_folder / "runner.log",
             memory_bytes=memory_bytes,

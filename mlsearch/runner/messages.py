@@ -31,6 +31,7 @@ def decode_signature(message: dict[str, Any]) -> Signature:
         outputs=_tensors(message["outputs"]),
         out_buffers=tuple(message["out_buffers"]),
         reduction_length=message["reduction_length"],
+        batch=message["batch"],
     )
 
 

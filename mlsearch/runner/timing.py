@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlsearch.candidate import TimingPlan, median
+from mlsearch.candidate import TimingMethod, TimingPlan, median
 from mlsearch.statistics import median_interval
 
 SHORT_CALL_US = 50.0
 """A shorter call is sampled as the mean of a batch: neither the clock nor one interrupt shall decide."""
 MIN_SAMPLE_US = 200.0
 """A batch is made at least this long."""
+SLOPE_FACTOR = 4
+"""Calls in the larger of two batches over those in the smaller."""
 COLD_START_US = 50_000.0
 """What a first call may cost on top: page faults of fresh buffers, first touch of code and constants."""
 
@@ -22,11 +24,29 @@ class Sampled:
     cut_short: bool
 
 
+def timing_method(device_uri: str) -> TimingMethod:
+    """A CPU runs a call in the caller, or wakes a pool for it, which a user pays for as well. Another device is
+    launched and waited for, which says nothing about a schedule."""
+    return "wall" if device_uri.startswith("local-") else "slope"
+
+
 def batch_size(call_us: float, plan: TimingPlan) -> int:
     """How many calls one sample spans. One in a cold measurement: the second would find a warm cache."""
     if plan.cache == "cold" or call_us >= SHORT_CALL_US:
         return 1
     return int(MIN_SAMPLE_US / max(call_us, 0.1)) + 1
+
+
+def slope_us(run: Callable[[int], float], small: int, large: int) -> float:
+    """Microseconds per call by the slope of two batches: of `small` and of `large` calls.
+
+    `run(n)` makes `n` calls and gives the microseconds of all of them together. What a batch costs once, whatever its
+    size, is in both and cancels. Where noise eats the difference the mean of the large batch is the answer: too high
+    rather than absurd.
+    """
+    small_us, large_us = run(small), run(large)
+    slope = (large_us - small_us) / (large - small)
+    return slope if slope > 0 else large_us / large
 
 
 def enough(samples_us: list[float], plan: TimingPlan, spent_s: float) -> bool:

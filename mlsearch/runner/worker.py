@@ -26,7 +26,7 @@ from mlsearch.runner import messages
 from mlsearch.runner.checking import Reference, References, check, scrub
 from mlsearch.runner.device import Call, CallError, Device
 from mlsearch.runner.elements import UnknownElementError
-from mlsearch.runner.timing import COLD_START_US, Sampled, batch_size, beyond, collect
+from mlsearch.runner.timing import COLD_START_US, SLOPE_FACTOR, Sampled, batch_size, beyond, collect, slope_us
 
 SELF_WARMING_US = 5_000.0
 """A call this long fills the caches itself; a shorter one gets an untimed call after another program ran."""
@@ -63,7 +63,7 @@ class Worker:
         plan, signature = request.plan, request.signature
         reference = self._references.get(request.baseline, signature, plan.seed)
         scrub(reference, self._device)
-        function = self._device.load(request.artifact, signature.function)
+        function = self._device.load(request.artifact, signature)
         call = function.bind(reference.inputs, reference.out_buffers)
         numerics, first_us = check(call, reference, self._device)
         if not numerics.agrees:
@@ -79,7 +79,7 @@ class Worker:
         plan, signature = request.plan, request.signature
         reference = self._references.get(request.artifacts[0], signature, plan.seed)
         scrub(reference, self._device)
-        functions = [self._device.load(path, signature.function) for path in request.artifacts]
+        functions = [self._device.load(path, signature) for path in request.artifacts]
         calls = [function.bind(reference.inputs, reference.out_buffers) for function in functions]
         numerics = [check(call, reference, self._device)[0] for call in calls]
         fastest_us = min(warm_up(call, max(1, plan.warmup)) for call in calls)
@@ -172,7 +172,18 @@ def take_sample(device: Device, call: Call, batch: int, plan: TimingPlan) -> flo
     """Microseconds per call."""
     if plan.cache == "cold":
         device.flush_cache()
+    elif plan.method == "slope":
+        return slope_sample(call, batch)
     return call.run(batch)
+
+
+def slope_sample(call: Call, batch: int) -> float:
+    """Microseconds per call, without what a call costs the host. Of a call that has no batch of its own, only what
+    many calls in a row cost once is left out."""
+    if not call.batch:
+        return slope_us(lambda count: count * call.run(count), batch, SLOPE_FACTOR * batch)
+    rounds = -(-batch // call.batch)
+    return slope_us(lambda count: call.run_batch(rounds) if count > 1 else call.run(rounds), 1, call.batch)
 
 
 def settle(call: Call, last_us: float, plan: TimingPlan) -> None:

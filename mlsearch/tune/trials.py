@@ -31,10 +31,11 @@ from mlsearch.space.space import Space
 from mlsearch.surrogate.features import FeatureExtractor, options_in
 from mlsearch.surrogate.gate import Gate
 from mlsearch.surrogate.trees import TreeSurrogate
-from mlsearch.target import compiler_version, host_cores
+from mlsearch.target import Target, compiler_version, host_cores
 from mlsearch.task import Task
 from mlsearch.tune.options import TuneOptions
 from mlsearch.workbench import Workbench
+from mlsearch.workload import Workload
 
 GIVE_UP_FACTOR = 5.0
 """A candidate whose first run takes so many times the best is timed once and let go."""
@@ -97,7 +98,7 @@ def build_request(bench: Workbench, task: Task, space: Space, candidate: Candida
     )
 
 
-def compile_limit_s(baseline: Baseline) -> float:
+def compile_limit_s(baseline: Baseline | Built) -> float:
     """A candidate that compiles so much longer than the untuned build is not worth waiting for."""
     return max(20.0, 20.0 * baseline.compile_s)
 
@@ -119,16 +120,17 @@ class TaskSearch:
         self._workload, self._signature = task.workload, task.signature
         self._store, self._options = store, options
         self._study = store.study(
-            study_name(bench, options, task, space),
+            study_name(bench.target, options.study, task, space),
             identity={"workload": task.workload.key, "target": bench.target.fingerprint},
             notes={"label": task.workload.label, "compiler": compiler_version()},
         )
-        self._gate = self._make_gate() if options.surrogate else None
+        self._gate = make_gate(bench.target, self._workload, space, options.seed) if options.surrogate else None
         gate: CandidateFilter = self._gate or KeepFirst()
         self._proposer: Proposer = make_proposer(options.sampler, space, self._study, options.seed, gate)
         self._best: list[Found] = []
         self._outcomes: Counter[str] = Counter()
         self._trials = 0
+        self._has_untuned = False
         self._best_us = baseline.time_us
         self._baseline_samples: list[float] = list(baseline.measured.samples_us)
         self._searched_before_s = float(self._study.user_attrs.get(_SEARCHED, 0.0))
@@ -284,12 +286,13 @@ class TaskSearch:
         """Learn from what earlier runs have left in this study."""
         for stored in self._store.records(study=self._study.study_name):
             self._learn(stored.record, None)
+            self._has_untuned |= stored.record.candidate.is_untuned
         if self._trials and self._gate is not None:
             self._gate.refit()
 
     def _add_untuned(self) -> None:
-        """The untuned build is the study's first trial; later runs measure it anew but add none."""
-        if self._outcomes:
+        """The untuned build is a trial of the study, as a rule its first; later runs measure it anew but add none."""
+        if self._has_untuned:
             return
         measured = self._baseline.measured
         record = Record(
@@ -321,34 +324,41 @@ class TaskSearch:
         by_trials = spent / self._trials * (limits.trials - self._trials)
         return by_trials if by_time is None else min(by_time, by_trials)
 
-    def _make_gate(self) -> Gate:
-        sample = [self._space.tiling(candidate) for candidate in self._space.priors()]
-        extractor = FeatureExtractor(
-            self._workload,
-            self._bench.target.hardware,
-            threads=self._bench.target.threads,
-            options=options_in(sample),
-        )
-        seed = self._options.seed
-        return Gate(
-            lambda candidate: None if candidate.is_untuned else self._space.tiling(candidate),
-            extractor,
-            TreeSurrogate(seed),
-            seed=seed,
-        )
 
-
-def study_name(bench: Workbench, options: TuneOptions, task: Task, space: Space) -> str:
-    """One study per task; another target or another set of templates is another study."""
+def study_name(target: Target, study: str | None, task: Task, space: Space) -> str:
+    """One study per task; another target or another set of templates is another study. `study`: the user's prefix."""
     assert task.workload is not None
-    content = digest([bench.target.fingerprint, sorted(part.template.digest for part in space.parts.values())])
-    prefix = f"{options.study}/" if options.study else ""
+    content = digest([target.fingerprint, sorted(part.template.digest for part in space.parts.values())])
+    prefix = f"{study}/" if study else ""
     return f"{prefix}{task.entry_name}-{content[:6]}"
+
+
+def make_gate(target: Target, workload: Workload, space: Space, seed: int) -> Gate:
+    """A gate that has learned nothing yet."""
+    sample = [space.tiling(candidate) for candidate in space.priors()]
+    extractor = FeatureExtractor(workload, target.hardware, threads=target.threads, options=options_in(sample))
+    return Gate(
+        lambda candidate: None if candidate.is_untuned else space.tiling(candidate),
+        extractor,
+        TreeSurrogate(seed),
+        seed=seed,
+    )
 
 
 def measure_baseline(bench: Workbench, task: Task) -> Baseline:
     """Build and time a task untuned. Raises MlsearchError if it does not compile; RunnerError if not run."""
-    assert task.module is not None and task.signature is not None
+    assert task.signature is not None
+    built = build_untuned(bench, task)
+    plan = bench.plan(timeout_s=300.0, max_seconds=0.6)
+    outcome = bench.run(RunRequest(built.artifact, built.artifact, task.signature, plan))
+    if not isinstance(outcome, Measured):
+        raise MlsearchError(f"task {task.id} ({task.label}) does not run untuned: {reason(outcome)}")
+    return Baseline(built.artifact, built.artifact_digest, built.compile_s, outcome)
+
+
+def build_untuned(bench: Workbench, task: Task) -> Built:
+    """Raises MlsearchError if the task does not compile alone."""
+    assert task.module is not None
     request = BuildRequest(
         key=f"{task.id}-untuned",
         module=task.module,
@@ -360,8 +370,4 @@ def measure_baseline(bench: Workbench, task: Task) -> Baseline:
     built = bench.build_one(request)
     if not isinstance(built, Built):
         raise MlsearchError(f"task {task.id} ({task.label}) does not compile alone: {reason(built)}")
-    plan = bench.plan(timeout_s=300.0, max_seconds=0.6)
-    outcome = bench.run(RunRequest(built.artifact, built.artifact, task.signature, plan))
-    if not isinstance(outcome, Measured):
-        raise MlsearchError(f"task {task.id} ({task.label}) does not run untuned: {reason(outcome)}")
-    return Baseline(built.artifact, built.artifact_digest, built.compile_s, outcome)
+    return built

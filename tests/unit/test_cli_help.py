@@ -24,6 +24,12 @@ CONTRACT = {
     "records show": "--store --debug",
     "records export": "--store --debug",
     "records import": "--store --debug",
+    "bundle export": (
+        "-o --target --trials --seed --function --store --study --threads --jobs --templates --sampler --debug"
+    ),
+    "bundle run": "-o --max-time --device --even-if-busy --debug",
+    "bundle import": "--target --function --store --study --templates --debug",
+    "bundle runner": "-o --debug",
 }
 
 
@@ -69,7 +75,7 @@ def test_every_option_that_may_be_left_out_tells_its_default(name: str) -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("name", ["", "tune", "inspect", "space", "compile", "verify", "records"])
+@pytest.mark.parametrize("name", ["", "tune", "inspect", "space", "compile", "verify", "records", "bundle"])
 def test_help_ends_with_examples_one_a_line(name: str) -> None:
     shown = CliRunner().invoke(command_line, [*name.split(), "--help"]).output
     examples = shown[shown.index("Examples:") :].splitlines()[1:]

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from report_values import run_of_events, summary, task, unimproved_task
 
 from mlsearch.cli.main import command_line
-from mlsearch.cli.options import parse_duration
+from mlsearch.durations import parse_duration
 from mlsearch.errors import ToolchainError
 
 

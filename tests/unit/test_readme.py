@@ -59,7 +59,7 @@ def test_the_readme_has_every_command_with_its_long_options(name: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("group", ["tune", "inspect", "space", "compile", "verify", "records"])
+@pytest.mark.parametrize("group", ["tune", "inspect", "space", "compile", "verify", "records", "bundle"])
 def test_the_readme_gives_a_command_no_option_that_it_lacks(group: str) -> None:
     known = {
         long for name, command in COMMANDS.items() if name.split()[0] == group

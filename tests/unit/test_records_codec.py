@@ -105,3 +105,20 @@ def test_what_is_no_record_is_refused_with_the_reason(text: str | None, message:
     with pytest.raises(StoreError, match=message) as raised:
         codec.from_json(text)
     assert "\n" not in str(raised.value)
+
+
+def test_a_record_of_the_first_schema_reads_as_measured_where_it_was_searched() -> None:
+    record = record_of()
+    plain = json.loads(codec.to_json(record))
+    plain["schema"] = 1
+    del plain["provenance"]["measured_on"]
+    assert codec.from_plain(plain) == record
+    assert record.provenance.measured_on is None
+
+
+def test_where_a_record_was_measured_comes_back() -> None:
+    record = record_of()
+    record = replace(record, provenance=replace(record.provenance, measured_on="cuda (H200) of there"))
+    attributes = codec.to_attributes(record)
+    assert attributes["mlsearch:measured_on"] == "cuda (H200) of there"
+    assert codec.from_attributes(attributes) == record

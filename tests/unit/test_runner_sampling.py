@@ -19,6 +19,8 @@ class FakeDevice:
 
 
 class FakeCall:
+    batch = 0
+
     def __init__(self, events: list[str], time_us: float = 100.0) -> None:
         self._events = events
         self._time_us = time_us
@@ -93,3 +95,28 @@ def test_a_short_warm_call_settles_after_another_program(last_us: float, cache: 
     call: Any = FakeCall(events)
     settle(call, last_us, plan(cache=cache))
     assert len(events) == runs
+
+
+def test_a_sample_by_slope_takes_two_batches_unless_the_cache_has_to_be_cold() -> None:
+    events: list[str] = []
+    device: Any = FakeDevice(events)
+    call: Any = FakeCall(events)
+    assert take_sample(device, call, 3, plan(method="slope")) == 100.0
+    take_sample(device, call, 1, plan(method="slope", cache="cold"))
+    assert events == ["run 3", "run 12", "flush", "run 1"]
+
+
+def test_the_slope_of_a_call_with_a_batch_of_its_own_is_taken_between_the_two() -> None:
+    class BatchCall(FakeCall):
+        batch = 16
+
+        def run_batch(self, times: int = 1) -> float:
+            self._events.append(f"batch {times}")
+            return 250.0
+
+    events: list[str] = []
+    device: Any = FakeDevice(events)
+    call: Any = BatchCall(events)
+    assert take_sample(device, call, 1, plan(method="slope")) == (250.0 - 100.0) / 15
+    take_sample(device, call, 17, plan(method="slope"))
+    assert events == ["run 1", "batch 1", "run 2", "batch 2"]

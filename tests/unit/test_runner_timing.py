@@ -13,6 +13,7 @@ from mlsearch.runner.timing import (
     batch_size,
     beyond,
     collect,
+    slope_us,
 )
 
 
@@ -140,3 +141,25 @@ def test_a_slow_baseline_is_sampled_only_as_often_as_its_share_allows() -> None:
 def test_a_very_slow_baseline_is_still_sampled_every_few_requests() -> None:
     spent = baseline_seconds(BaselineShare(every=8), request_s=0.01, cost_s=10.0, requests=32)
     assert [index for index, seconds in enumerate(spent) if seconds] == [7, 15, 23, 31]
+
+
+def device_that_takes(call_us: float, launch_us: float, asked: list[int]) -> Callable[[int], float]:
+    """A batch costs a launch, whatever its size, and its calls; the clock is exact."""
+
+    def run(count: int) -> float:
+        asked.append(count)
+        return launch_us + count * call_us
+
+    return run
+
+
+@pytest.mark.parametrize("small", [1, 7])
+def test_the_slope_of_two_batches_leaves_out_what_a_batch_costs_once(small: int) -> None:
+    asked: list[int] = []
+    assert slope_us(device_that_takes(12.5, 400.0, asked), small, 4 * small) == pytest.approx(12.5)
+    assert asked == [small, 4 * small]
+
+
+def test_where_noise_eats_the_slope_the_mean_of_the_larger_batch_is_the_answer() -> None:
+    times = iter([900.0, 800.0])
+    assert slope_us(lambda count: next(times), 2, 8) == 800.0 / 8

@@ -71,6 +71,20 @@ def test_a_slice_parses_whatever_the_names(name: str) -> None:
     assert len(dispatch.operands) == 2
 
 
+def test_a_batch_is_another_function_that_runs_on_arguments_of_its_own_each_time() -> None:
+    module = parse(module_text(), new_context())
+    site = next(iter(dispatch_sites(module)[0].values()))
+    sliced = parse(slice_task(module, site, 3), new_context())
+    assert [symbol_name(op) for op in top_level(sliced)] == ["dev", "ex", "task", "task_batch"]
+    batch = list(top_level(sliced))[-1]
+    dispatches = [op for op in walk(batch) if op.name == "flow.dispatch"]
+    assert len(dispatches) == 3
+    assert len({str(operand) for op in dispatches for operand in op.operands}) == 6
+    assert len([op for op in walk(batch) if op.name == "hal.tensor.export"]) == 6
+    signature = task_signature(site, 1, 3)
+    assert signature is not None and signature.batch == 3
+
+
 def test_a_slice_keeps_the_modules_attributes() -> None:
     _, text = cut_first(module_text())
     attributes = parse(text, new_context()).operation.attributes

@@ -47,7 +47,7 @@ class IreeProgram:
         specs = self._signature.inputs
         arrays = make_inputs(specs, request["seed"])
         views = [self._device.put(array, spec.element_type) for array, spec in zip(arrays, specs, strict=True)]
-        self._call = self._device.load(Path(request["artifact"]), self._signature.function).bind(views, ())
+        self._call = self._device.load(Path(request["artifact"]), self._signature).bind(views, ())
 
     def run(self, times: int) -> float:
         self._device.pin()

@@ -1,0 +1,212 @@
+"""The machine that measures: what it is, how it is doing, and whether it is free. Read cheaply, None where unknown."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from mlsearch import __version__
+from mlsearch.candidate import TimingMethod
+from mlsearch.errors import RunnerError
+from mlsearch.target import Hardware, host_hardware
+
+BUSY_SHARE = 0.15
+"""Of all cores together: with more of them at work for others, times say little."""
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where measurements were taken. Only those of sites with equal identity go into one file."""
+
+    host: str
+    system: str
+    hardware: Hardware
+    """Of the CPU and its caches, also where the device is another."""
+    device: str
+    """IREE's URI."""
+    device_name: str
+    method: TimingMethod
+    runtime: str
+    """Version of iree-base-runtime."""
+    python: str
+    mlsearch: str
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What decides whether times are comparable. A container's name changes whenever it starts."""
+        return (self.hardware, self.device, self.device_name, self.method, self.runtime)
+
+    @property
+    def text(self) -> str:
+        """For people, one line."""
+        return f"{self.device} ({self.device_name}) of {self.host}, {self.method} timing, Python {self.python}"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How the machine was doing right after a measurement."""
+
+    load: float | None
+    """Processes that want to run, on average over the last minute; this one is among them."""
+    cpu_mhz: float | None
+    """Of the fastest core."""
+    governor: str | None
+    gpu_mhz: float | None
+    gpu_temperature_c: float | None
+
+
+def this_site(device: str, method: TimingMethod) -> Site:
+    """Raises RunnerError where IREE's runtime is not installed."""
+    try:
+        runtime = version("iree-base-runtime")
+    except PackageNotFoundError:
+        raise RunnerError(
+            f"{sys.executable} has no IREE runtime; run: {sys.executable} -m pip install iree-base-runtime"
+        ) from None
+    hardware = host_hardware()
+    return Site(
+        host=platform.node() or "unknown",
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        hardware=hardware,
+        device=device,
+        device_name=hardware.name if is_cpu(device) else _device_name(device),
+        method=method,
+        runtime=runtime,
+        python=platform.python_version(),
+        mlsearch=__version__,
+    )
+
+
+def is_cpu(device: str) -> bool:
+    return device.startswith("local-")
+
+
+def conditions(device: str) -> Conditions:
+    clock, temperature = (None, None) if is_cpu(device) else _gpu_state(device)
+    return Conditions(
+        load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        cpu_mhz=_cpu_mhz(),
+        governor=_first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
+        gpu_mhz=clock,
+        gpu_temperature_c=temperature,
+    )
+
+
+def busy_reason(device: str, busy_share: Callable[[], float | None] | None = None) -> str | None:
+    """Why nothing should be timed here now, or None. Looks at the machine for half a second."""
+    share = (busy_share or _busy_share)()
+    if share is not None and share > BUSY_SHARE:
+        return f"{100 * share:.0f} % of its CPU time goes to other processes"
+    return None if is_cpu(device) else _gpu_busy_reason(device)
+
+
+def utc_now() -> str:
+    """ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+# --------------------------------------------------------------------------------------------- CPU
+
+
+def _busy_share() -> float | None:
+    """Of all cores together, right now. The load average would still count what ended a minute ago."""
+    before = _cpu_ticks()
+    if before is None:
+        if not hasattr(os, "getloadavg"):
+            return None
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    time.sleep(_LOOK_S)
+    after = _cpu_ticks()
+    if after is None or after[1] == before[1]:
+        return None
+    return (after[0] - before[0]) / (after[1] - before[1])
+
+
+def _cpu_ticks() -> tuple[int, int] | None:
+    """Ticks at work and all ticks, since the machine started (Linux)."""
+    fields = _first_line("/proc/stat").split()
+    if len(fields) < 6 or fields[0] != "cpu":
+        return None
+    ticks = [int(field) for field in fields[1:9]]
+    idle = ticks[3] + ticks[4]  # waiting for a disk is idle as well
+    return sum(ticks) - idle, sum(ticks)
+
+
+def _cpu_mhz() -> float | None:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+        return max(float(line.partition(":")[2]) for line in text.splitlines() if line.startswith("cpu MHz"))
+    except (OSError, ValueError):
+        return None
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text().partition("\n")[0].strip()
+    except OSError:
+        return ""
+
+
+# --------------------------------------------------------------------------------------------- GPU
+
+
+def _device_name(device: str) -> str:
+    """As IREE's driver calls it."""
+    from mlsearch.runner.device import available_devices
+
+    path = device.partition("://")[2]
+    found = available_devices(device)
+    named = [each["name"] for each in found if path and path == each.get("path")]
+    if path.isdigit() and int(path) < len(found):
+        named.append(found[int(path)]["name"])
+    return str([*named, *(each["name"] for each in found), "unknown"][0])
+
+
+def _gpu_state(device: str) -> tuple[float | None, float | None]:
+    """Clock of the multiprocessors in MHz, and temperature in degrees Celsius."""
+
+    def read(nvml: Any, handle: Any) -> tuple[float | None, float | None]:
+        clock = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
+        return float(clock), float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+
+    return _with_nvml(device, read) or (None, None)
+
+
+def _gpu_busy_reason(device: str) -> str | None:
+    def read(nvml: Any, handle: Any) -> str | None:
+        share = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
+        others = [each.pid for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if each.pid != os.getpid()]
+        if share > 100 * BUSY_SHARE:
+            return f"its GPU is at work {share} % of the time"
+        return f"other processes use its GPU: {', '.join(map(str, others))}" if others else None
+
+    reason: str | None = _with_nvml(device, read)
+    return reason
+
+
+def _with_nvml(device: str, read: Callable[[Any, Any], Any]) -> Any:
+    """What `read` gives for the device; None without nvidia-ml-py, or where the driver doesn't tell."""
+    if not device.startswith("cuda"):
+        return None
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    path = device.partition("://")[2]
+    try:
+        pynvml.nvmlInit()
+        if path.startswith("GPU-"):
+            handle = pynvml.nvmlDeviceGetHandleByUUID(path)
+        else:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(int(path) if path.isdigit() else 0)
+        return read(pynvml, handle)
+    except pynvml.NVMLError:
+        return None
