@@ -12,6 +12,7 @@ from mlsearch.candidate import KnobValue
 from mlsearch.errors import MlsearchError, PayloadError, TargetError
 from mlsearch.events import Step, Warn, Watcher
 from mlsearch.payload import load_payload
+from mlsearch.space.emitted import derived_texts
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import templates_for
 from mlsearch.space.template_space import TemplateSpace
@@ -130,6 +131,8 @@ class TemplateDescription:
     """Assignments that satisfy all constraints."""
     total: int
     """All assignments."""
+    derived: dict[str, str]
+    """Knobs that follow from the others, with how."""
 
 
 @dataclass(frozen=True)
@@ -180,4 +183,5 @@ def _described(part: TemplateSpace) -> TemplateDescription:
         constraints=tuple(assertion.message for assertion in part.template.declarations.assertions),
         valid=part.size,
         total=part.total,
+        derived=derived_texts(part.template),
     )

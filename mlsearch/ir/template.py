@@ -15,8 +15,9 @@ what a search must know, in the compiler's own language:
 
 and these discardable attributes say where a bound value goes:
 
-    {mlsearch.bind = "lowering_config" | "translation_info" | "pipeline"}   on `transform.param.constant`
-    {mlsearch.knob = "name"}                on `transform.param.constant` of an integer
+    {mlsearch.bind = "lowering_config" | "translation_info" | "pipeline" | "done"}   on `transform.param.constant`
+    {mlsearch.knob = "name"}                on `transform.param.constant` of an integer, or on
+                                            `transform.memref.multibuffer` for its factor
     {mlsearch.bind = "every_op"}            on a sequence that gives each op of a function its lowering config
 
 A template with the module attribute `mlsearch.strategy` replaces IREE's lowering by its sequence `@strategy`, which
@@ -53,6 +54,7 @@ BIND = "mlsearch.bind"
 KNOB = "mlsearch.knob"
 OPTIONS = "options"
 """Entry of the `knobs` dictionary that goes to the translation info."""
+_MULTIBUFFER = "transform.memref.multibuffer"
 _CONSTRAINTS = "iree_codegen.smt.constraints"
 _SCHEDULE = "schedule"
 _INT_KNOB = "#iree_codegen.smt.int_knob<"
@@ -225,6 +227,11 @@ def strategy_name(entry: str) -> str:
 
 
 def _bind_parameter(op: Operation, bound: Mapping[str, str], knobs: Mapping[str, KnobValue]) -> None:
+    if op.name == _MULTIBUFFER and KNOB in op.attributes:
+        with op.context:
+            name = str(mlir.StringAttr(op.attributes[KNOB]).value)
+            del op.attributes[KNOB]
+            op.attributes["factor"] = mlir.IntegerAttr.get(mlir.IntegerType.get_signless(64), int(knobs[name]))
     if op.name != "transform.param.constant":
         return
     with op.context:

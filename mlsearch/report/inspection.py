@@ -69,6 +69,8 @@ def _print_template(console: Console, template: TemplateDescription) -> None:
         values = " ".join(one_line(str(value)) for value in knob.values)
         add_row(table, one_line(knob.name), values, one_line(str(knob.default)))
     console.print(table)
+    for name, term in template.derived.items():
+        console.print(Text(f"follows: {one_line(name)} = {one_line(term)}"), soft_wrap=True)
     for constraint in template.constraints:
         console.print(Text(f"constraint: {one_line(constraint)}"), soft_wrap=True)
     console.print(Text(f"{template.valid} of {count_text(template.total, 'assignment')} valid"))

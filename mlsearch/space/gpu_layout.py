@@ -21,6 +21,8 @@ GPU_PIPELINE = "#iree_gpu.pipeline<"
 GPU_LEVELS = ("workgroup", "reduction", "partial_reduction", "warps", "subgroup", "lane", "thread")
 """Tiling levels of IREE's GPU pipelines, outermost first. `warps` and `lane` count those that share a tile along a
 loop; for VectorDistribute, `subgroup` does too."""
+BUFFERS = "buffers"
+"""Entry of the `knobs` dictionary with knobs that a strategy takes for itself."""
 EXTRAS = "config"
 """Entry of the `knobs` dictionary with entries of the lowering config that are no tile sizes."""
 
@@ -30,7 +32,7 @@ _BASIS_LEVELS = ("subgroup", "lane")
 
 def check_gpu_levels(declarations: Declarations) -> None:
     """Raises TemplateError for an entry of `knobs` that no GPU pipeline has."""
-    known = (*GPU_LEVELS, OPTIONS, EXTRAS)
+    known = (*GPU_LEVELS, OPTIONS, EXTRAS, *((BUFFERS,) if declarations.is_strategy else ()))
     for level in declarations.knob_tree:
         if level not in known:
             raise TemplateError(f"knobs: '{level}' is no GPU tiling level; known: {', '.join(known)}")

@@ -11,7 +11,7 @@ from mlsearch.candidate import Candidate, KnobValue
 from mlsearch.errors import KnobError, MlsearchError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText
-from mlsearch.space.emitted import emitted_templates
+from mlsearch.space.emitted import EmittedTemplate, emitted_templates
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
@@ -153,12 +153,13 @@ class Space:
 def build_space(
     view: DispatchView, templates: Sequence[Template], target: Target, late_view: DispatchView | None = None
 ) -> Space:
-    """The space of a dispatch out of the templates that apply to it."""
-    applying = [template for template in templates if template.applies_to(view)]
-    specific = [template for template in applying if not template.declarations.is_fallback]
+    """The space of a dispatch out of the templates that apply to it: fallbacks only where no other has a candidate."""
     facts = dims_and_facts(view, target)
-    parts = [TemplateSpace(template, facts) for template in (specific or applying)]
-    return Space(parts, view, facts["lanes"], late_view)
+    facts["emitted"] = sum(isinstance(template, EmittedTemplate) for template in templates)
+    parts = [TemplateSpace(template, facts) for template in templates if template.applies_to(view)]
+    usable = [part for part in parts if len(part) and (late_view or not part.template.declarations.is_strategy)]
+    specific = [part for part in usable if not part.template.declarations.is_fallback]
+    return Space(specific or usable, view, facts["lanes"], late_view)
 
 
 def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space | str:
@@ -183,7 +184,8 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     `lanes`, `registers`: elements of the output type in a vector register, and how many of those there are;
     `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`, where a GPU's l1 is the
     shared memory of a block; `threads`; `mma_f16`, `mma_bf16`: 1 if a GPU's matrix instructions take the inputs' type,
-    else 0; `inner`: size of the innermost loop that another op runs in parallel where the root op reduces, or 1.
+    else 0; `emitted`: how many spaces the compiler itself emits; `inner`: size of the innermost loop that another op
+    runs in parallel where the root op reduces, or 1.
     """
     workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]
@@ -204,6 +206,7 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
         "threads": target.threads,
         "mma_f16": int(types == {"f16"} and "NV_MMA_SYNC_F32_16x8x16_F16" in mma),
         "mma_bf16": int(types == {"bf16"} and "NV_MMA_SYNC_F32_16x8x16_BF16" in mma),
+        "emitted": 0,
         "inner": _inner_size(view),
     }
 

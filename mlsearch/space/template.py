@@ -104,6 +104,7 @@ class Template:
         bound = {
             "lowering_config": late.root_config,
             "pipeline": translation,
+            "done": f"#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline{layout.launch}>",
             "translation_info": (
                 "#iree_codegen.translation_info<pipeline = #iree_codegen.transform_dialect_codegen"
                 f" codegen_spec = {ir_template.strategy_name(name)}>"

@@ -175,6 +175,7 @@ def test_space_lists_knobs_constraints_and_counts() -> None:
         constraints=("m % tile_m [fits]",),
         valid=3,
         total=4,
+        derived={"threads": "(warps * 32)"},
     )
     space = SimpleNamespace(task="t0", label="matmul_4_f32", size=3, templates=(template,))
     text = printed(print_space, space)

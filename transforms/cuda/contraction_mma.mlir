@@ -10,13 +10,14 @@
 //            mma                      which one; the inputs' type decides.
 // Known failures, which the constraints keep out: more than 128 accumulators a thread spill; operands of a step that do
 //            not fit into a block's shared memory do not launch.
-module attributes {mlsearch.fallback, transform.with_named_sequence} {
+module attributes {transform.with_named_sequence} {
   %m = arith.constant 512 : index
   %n = arith.constant 512 : index
   %k = arith.constant 512 : index
   %shared = arith.constant 101376 : index
   %f16 = arith.constant 1 : index
   %bf16 = arith.constant 0 : index
+  %emitted = arith.constant 0 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_gpu.pipeline<TileAndFuse>,
     knobs = {
@@ -32,8 +33,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
         promote_operands = [0, 1]
       }
     }
-    dims(%m, %n, %k, %shared, %f16, %bf16) attributes {
-      mlsearch.dims = ["m", "n", "k", "l1_bytes", "mma_f16", "mma_bf16"],
+    dims(%m, %n, %k, %shared, %f16, %bf16, %emitted) attributes {
+      mlsearch.dims = ["m", "n", "k", "l1_bytes", "mma_f16", "mma_bf16", "emitted"],
       mlsearch.domains = {
         subgroup_m = [1, 2, 4, 8],
         subgroup_n = [1, 2, 4, 8, 16],
@@ -51,7 +52,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       ]
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %shared_bytes: !smt.int, %has_f16: !smt.int,
-       %has_bf16: !smt.int):
+       %has_bf16: !smt.int, %spaces: !smt.int):
     %subgroup_m = iree_codegen.smt.knob "subgroup_m" : !smt.int
     %subgroup_n = iree_codegen.smt.knob "subgroup_n" : !smt.int
     %warps_m = iree_codegen.smt.knob "warps_m" : !smt.int
@@ -76,6 +77,9 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
     %bf16_fits = smt.and %is_bf16, %bf16_ok
     %type_ok = smt.or %f16_fits, %bf16_fits
     iree_codegen.smt.assert %type_ok, "the chip's matrix instruction {} takes the inputs' type", %mma : !smt.bool, !smt.int
+
+    %none = smt.eq %spaces, %zero : !smt.int
+    iree_codegen.smt.assert %none, "the compiler emits {} spaces of its own", %spaces : !smt.bool, !smt.int
 
     %tile_m = smt.int.mul %sixteen, %subgroup_m, %warps_m
     %tile_n = smt.int.mul %eight, %subgroup_n, %warps_n

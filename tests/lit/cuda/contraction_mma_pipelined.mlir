@@ -1,0 +1,81 @@
+// An f16 matmul by a whole strategy, and what is fused behind it.
+// RUN: %configure_with=%templates/cuda/contraction_mma_pipelined.mlir %s | filecheck %s --check-prefix=DEFAULT
+// RUN: %bind %templates/cuda/contraction_mma_pipelined.mlir %s subgroup_m=4 subgroup_n=8 warps_m=2 warps_n=4 step_k=4 stages=4 'mma=#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>' > %t.mlir
+// RUN: %configure_with=%t.mlir %s | filecheck %s --check-prefix=BOUND
+
+// DEFAULT-LABEL: func.func @matmul()
+// DEFAULT-SAME:    codegen_spec = @strategy
+// DEFAULT-LABEL: func.func @other()
+// DEFAULT-NOT:     translation_info
+
+// BOUND-LABEL: func.func @matmul()
+// BOUND-SAME:    mlsearch.entry = "bound"
+// BOUND-SAME:    codegen_spec = @strategy_bound
+// BOUND-LABEL: func.func @other()
+// BOUND-NOT:     translation_info
+
+// Only the contraction has a config; 8 warps, and as many buffers as stages.
+// RUN: iree-opt --mlir-print-local-scope %t.mlir | filecheck %s --check-prefix=LIBRARY
+// LIBRARY-LABEL: transform.named_sequence @configure_bound
+// LIBRARY:         reduction = [0, 0, 4], subgroup = [4, 8, 0], workgroup = [128, 256, 0]
+// LIBRARY-NOT:     lowering_config<
+// LIBRARY-LABEL: transform.named_sequence @strategy_bound
+// LIBRARY:         transform.include @configure_bound
+// LIBRARY:         pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [256, 1, 1]
+// LIBRARY:         transform.iree.create_async_groups
+// LIBRARY:         transform.memref.multibuffer
+// LIBRARY-SAME:      factor = 4
+// LIBRARY:         transform.param.constant 4 : i64
+// LIBRARY:         "iree-codegen-gpu-pipelining"
+// LIBRARY:         pipeline = #iree_codegen.no_pipeline workgroup_size = [256, 1, 1]
+
+func.func @matmul() {
+  %c0 = arith.constant 0 : index
+  %0 = hal.interface.binding.subspan layout(<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>) binding(0) alignment(64) offset(%c0) : !iree_tensor_ext.dispatch.tensor<readonly:tensor<512x512xf16>>
+  %1 = iree_tensor_ext.dispatch.tensor.load %0, offsets = [0, 0], sizes = [512, 512], strides = [1, 1] : !iree_tensor_ext.dispatch.tensor<readonly:tensor<512x512xf16>> -> tensor<512x512xf16>
+  %2 = hal.interface.binding.subspan layout(<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>) binding(1) alignment(64) offset(%c0) : !iree_tensor_ext.dispatch.tensor<readonly:tensor<512x512xf16>>
+  %3 = iree_tensor_ext.dispatch.tensor.load %2, offsets = [0, 0], sizes = [512, 512], strides = [1, 1] : !iree_tensor_ext.dispatch.tensor<readonly:tensor<512x512xf16>> -> tensor<512x512xf16>
+  %4 = hal.interface.binding.subspan layout(<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>) binding(2) alignment(64) offset(%c0) : !iree_tensor_ext.dispatch.tensor<writeonly:tensor<512x512xf32>>
+  %cst = arith.constant 0.000000e+00 : f32
+  %5 = tensor.empty() : tensor<512x512xf32>
+  %6 = linalg.fill ins(%cst : f32) outs(%5 : tensor<512x512xf32>) -> tensor<512x512xf32>
+  %7 = linalg.matmul ins(%1, %3 : tensor<512x512xf16>, tensor<512x512xf16>) outs(%6 : tensor<512x512xf32>) -> tensor<512x512xf32>
+  %8 = tensor.empty() : tensor<512x512xf32>
+  %9 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%7 : tensor<512x512xf32>) outs(%8 : tensor<512x512xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %10 = math.exp %in : f32
+    linalg.yield %10 : f32
+  } -> tensor<512x512xf32>
+  iree_tensor_ext.dispatch.tensor.store %9, %4, offsets = [0, 0], sizes = [512, 512], strides = [1, 1] : tensor<512x512xf32> -> !iree_tensor_ext.dispatch.tensor<writeonly:tensor<512x512xf32>>
+  return
+}
+
+func.func @plain() {
+  %c0 = arith.constant 0 : index
+  %0 = hal.interface.binding.subspan layout(<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>) binding(0) alignment(64) offset(%c0) : !iree_tensor_ext.dispatch.tensor<readonly:tensor<512x512xf16>>
+  %1 = iree_tensor_ext.dispatch.tensor.load %0, offsets = [0, 0], sizes = [512, 512], strides = [1, 1] : !iree_tensor_ext.dispatch.tensor<readonly:tensor<512x512xf16>> -> tensor<512x512xf16>
+  %2 = hal.interface.binding.subspan layout(<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>) binding(1) alignment(64) offset(%c0) : !iree_tensor_ext.dispatch.tensor<readonly:tensor<512x512xf16>>
+  %3 = iree_tensor_ext.dispatch.tensor.load %2, offsets = [0, 0], sizes = [512, 512], strides = [1, 1] : !iree_tensor_ext.dispatch.tensor<readonly:tensor<512x512xf16>> -> tensor<512x512xf16>
+  %4 = hal.interface.binding.subspan layout(<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>) binding(2) alignment(64) offset(%c0) : !iree_tensor_ext.dispatch.tensor<writeonly:tensor<512x512xf32>>
+  %cst = arith.constant 0.000000e+00 : f32
+  %5 = tensor.empty() : tensor<512x512xf32>
+  %6 = linalg.fill ins(%cst : f32) outs(%5 : tensor<512x512xf32>) -> tensor<512x512xf32>
+  %7 = linalg.matmul ins(%1, %3 : tensor<512x512xf16>, tensor<512x512xf16>) outs(%6 : tensor<512x512xf32>) -> tensor<512x512xf32>
+  iree_tensor_ext.dispatch.tensor.store %7, %4, offsets = [0, 0], sizes = [512, 512], strides = [1, 1] : tensor<512x512xf32> -> !iree_tensor_ext.dispatch.tensor<writeonly:tensor<512x512xf32>>
+  return
+}
+
+func.func @other() {
+  %c0 = arith.constant 0 : index
+  %0 = hal.interface.binding.subspan layout(<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>) binding(0) alignment(64) offset(%c0) : !iree_tensor_ext.dispatch.tensor<readonly:tensor<1024x1024xf32>>
+  %1 = iree_tensor_ext.dispatch.tensor.load %0, offsets = [0, 0], sizes = [1024, 1024], strides = [1, 1] : !iree_tensor_ext.dispatch.tensor<readonly:tensor<1024x1024xf32>> -> tensor<1024x1024xf32>
+  %2 = hal.interface.binding.subspan layout(<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>) binding(1) alignment(64) offset(%c0) : !iree_tensor_ext.dispatch.tensor<writeonly:tensor<1024x1024xf32>>
+  %3 = tensor.empty() : tensor<1024x1024xf32>
+  %4 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"]} ins(%1 : tensor<1024x1024xf32>) outs(%3 : tensor<1024x1024xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %5 = math.exp %in : f32
+    linalg.yield %5 : f32
+  } -> tensor<1024x1024xf32>
+  iree_tensor_ext.dispatch.tensor.store %4, %2, offsets = [0, 0], sizes = [1024, 1024], strides = [1, 1] : tensor<1024x1024xf32> -> !iree_tensor_ext.dispatch.tensor<writeonly:tensor<1024x1024xf32>>
+  return
+}

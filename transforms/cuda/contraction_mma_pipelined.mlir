@@ -1,0 +1,202 @@
+// Contractions of f16 or bf16 by a whole strategy: tiles for blocks and warps, operands copied to shared memory by
+// asynchronous copies some steps ahead, and matrix instructions on what has arrived.
+//
+// IREE's own pipelines do not overlap copies with arithmetic for CUDA. This one lets TileAndFuse lower the dispatch down to
+// `mma.sync`, then makes the copies asynchronous (`cp.async`), gives each step a buffer of its own, and pipelines the loop.
+//
+// Matches    any contraction of floats with an `m`, an `n` and a `k` loop whose sizes are multiples of the instruction's
+//            16, 8 and 16; elementwise ops fused behind it follow its tiles.
+// Leaves     lowered code: the strategy gives the contraction its lowering config, runs IREE's lowering passes on the
+//            function, pipelines it, and marks it as done.
+// Knobs      subgroup_m, subgroup_n   matrix instructions of a warp along each loop; with them its accumulators.
+//            warps_m, warps_n         warps of a workgroup along each loop.
+//            step_k                   matrix instructions along k in one step.
+//            stages                   steps whose operands are under way or in use at a time: as many buffers.
+//            mma                      which instruction; the inputs' type decides.
+// Known failures, which the constraints keep out: more than 128 accumulators a thread spill; buffers that do not fit into
+//            a block's shared memory do not launch; with fewer steps than stages there is nothing to pipeline. Rows are
+//            not padded against bank conflicts, because an asynchronous copy of 16 bytes needs rows of whole 16 bytes. It
+//            works behind the transform library flag only, and from sm_80 on.
+module attributes {mlsearch.strategy, transform.with_named_sequence} {
+  %m = arith.constant 512 : index
+  %n = arith.constant 512 : index
+  %k = arith.constant 512 : index
+  %shared = arith.constant 101376 : index
+  %f16 = arith.constant 1 : index
+  %bf16 = arith.constant 0 : index
+
+  iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_gpu.pipeline<TileAndFuse>,
+    knobs = {
+      workgroup = {
+        m = [16, #iree_codegen.smt.int_knob<"subgroup_m">, #iree_codegen.smt.int_knob<"warps_m">],
+        n = [8, #iree_codegen.smt.int_knob<"subgroup_n">, #iree_codegen.smt.int_knob<"warps_n">]
+      },
+      subgroup = {m = #iree_codegen.smt.int_knob<"subgroup_m">, n = #iree_codegen.smt.int_knob<"subgroup_n">},
+      warps = {m = #iree_codegen.smt.int_knob<"warps_m">, n = #iree_codegen.smt.int_knob<"warps_n">},
+      reduction = {k = #iree_codegen.smt.int_knob<"step_k">},
+      config = {
+        mma_kind = #iree_codegen.smt.one_of_knob<"mma", [#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>]>,
+        promote_operands = [0, 1]
+      },
+      buffers = {k = #iree_codegen.smt.int_knob<"stages">},
+      options = {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = true>}
+    }
+    dims(%m, %n, %k, %shared, %f16, %bf16) attributes {
+      mlsearch.dims = ["m", "n", "k", "l1_bytes", "mma_f16", "mma_bf16"],
+      mlsearch.domains = {
+        subgroup_m = [1, 2, 4, 8],
+        subgroup_n = [1, 2, 4, 8, 16],
+        warps_m = [1, 2, 4, 8],
+        warps_n = [1, 2, 4, 8],
+        step_k = [1, 2, 4, 8],
+        stages = [2, 3, 4, 5]
+      },
+      mlsearch.defaults = {
+        subgroup_m = 2, subgroup_n = 4, warps_m = 2, warps_n = 2, step_k = 2, stages = 3,
+        mma = "#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>"
+      },
+      mlsearch.priors = [
+        {subgroup_m = 4, subgroup_n = 8, warps_m = 2, warps_n = 2, step_k = 2, stages = 3},
+        {subgroup_m = 4, subgroup_n = 8, warps_m = 2, warps_n = 2, step_k = 2, stages = 4},
+        {subgroup_m = 4, subgroup_n = 8, warps_m = 2, warps_n = 4, step_k = 2, stages = 3},
+        {subgroup_m = 2, subgroup_n = 4, warps_m = 2, warps_n = 2, step_k = 4, stages = 3}
+      ]
+    } {
+  ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %shared_bytes: !smt.int, %has_f16: !smt.int,
+       %has_bf16: !smt.int):
+    %subgroup_m = iree_codegen.smt.knob "subgroup_m" : !smt.int
+    %subgroup_n = iree_codegen.smt.knob "subgroup_n" : !smt.int
+    %warps_m = iree_codegen.smt.knob "warps_m" : !smt.int
+    %warps_n = iree_codegen.smt.knob "warps_n" : !smt.int
+    %step_k = iree_codegen.smt.knob "step_k" : !smt.int
+    %stages = iree_codegen.smt.knob "stages" : !smt.int
+    %mma = iree_codegen.smt.knob "mma" : !smt.int
+    %zero = smt.int.constant 0
+    %one = smt.int.constant 1
+    %two = smt.int.constant 2
+    %four = smt.int.constant 4
+    %eight = smt.int.constant 8
+    %sixteen = smt.int.constant 16
+    %most_warps = smt.int.constant 16
+    %most_accumulators = smt.int.constant 128
+
+    // The first choice takes f16, the second bf16.
+    %is_f16 = smt.eq %mma, %zero : !smt.int
+    %f16_ok = smt.eq %has_f16, %one : !smt.int
+    %bf16_ok = smt.eq %has_bf16, %one : !smt.int
+    %f16_fits = smt.and %is_f16, %f16_ok
+    %is_bf16 = smt.eq %mma, %one : !smt.int
+    %bf16_fits = smt.and %is_bf16, %bf16_ok
+    %type_ok = smt.or %f16_fits, %bf16_fits
+    iree_codegen.smt.assert %type_ok, "the chip's matrix instruction {} takes the inputs' type", %mma : !smt.bool, !smt.int
+
+    %tile_m = smt.int.mul %sixteen, %subgroup_m, %warps_m
+    %tile_n = smt.int.mul %eight, %subgroup_n, %warps_n
+    %tile_k = smt.int.mul %sixteen, %step_k
+    %rest_m = smt.int.mod %size_m, %tile_m
+    %rest_n = smt.int.mod %size_n, %tile_n
+    %rest_k = smt.int.mod %size_k, %tile_k
+    %rest = smt.int.add %rest_m, %rest_n, %rest_k
+    %even = smt.eq %rest, %zero : !smt.int
+    iree_codegen.smt.assert %even, "tiles of {} x {} x {} divide {} x {} x {}", %tile_m, %tile_n, %tile_k, %size_m, %size_n, %size_k : !smt.bool, !smt.int, !smt.int, !smt.int, !smt.int, !smt.int, !smt.int
+
+    %warps = smt.int.mul %warps_m, %warps_n
+    %warps_ok = smt.int.cmp le %warps, %most_warps
+    iree_codegen.smt.assert %warps_ok, "{} warps <= 16", %warps : !smt.bool, !smt.int
+    // A 16 x 8 tile is four values of each of a warp's threads.
+    %accumulators = smt.int.mul %subgroup_m, %subgroup_n, %four
+    %in_registers = smt.int.cmp le %accumulators, %most_accumulators
+    iree_codegen.smt.assert %in_registers, "{} accumulators of a thread <= 128", %accumulators : !smt.bool, !smt.int
+    %rows = smt.int.add %tile_m, %tile_n
+    %copied = smt.int.mul %rows, %tile_k, %two, %stages
+    %copies_ok = smt.int.cmp le %copied, %shared_bytes
+    iree_codegen.smt.assert %copies_ok, "{} bytes of buffers <= {} of shared memory", %copied, %shared_bytes : !smt.bool, !smt.int, !smt.int
+
+    // A copy is 16 bytes of each thread, and all threads take part in it.
+    %thread_bytes = smt.int.constant 512
+    %copy_bytes = smt.int.mul %warps, %thread_bytes
+    %left_bytes = smt.int.mul %tile_m, %tile_k, %two
+    %right_bytes = smt.int.mul %tile_n, %tile_k, %two
+    %left_rest = smt.int.mod %left_bytes, %copy_bytes
+    %right_rest = smt.int.mod %right_bytes, %copy_bytes
+    %copies_rest = smt.int.add %left_rest, %right_rest
+    %whole_copies = smt.eq %copies_rest, %zero : !smt.int
+    iree_codegen.smt.assert %whole_copies, "operands of {} and {} bytes are whole copies of {}", %left_bytes, %right_bytes, %copy_bytes : !smt.bool, !smt.int, !smt.int, !smt.int
+    %unrolled = smt.int.mul %subgroup_m, %subgroup_n, %step_k
+    %most_unrolled = smt.int.constant 256
+    %short = smt.int.cmp le %unrolled, %most_unrolled
+    iree_codegen.smt.assert %short, "{} matrix instructions of a warp in one step <= 256", %unrolled : !smt.bool, !smt.int
+    %ahead = smt.int.mul %tile_k, %stages
+    %long = smt.int.cmp lt %ahead, %size_k
+    iree_codegen.smt.assert %long, "{} iterations of k under way < k ({})", %ahead, %size_k : !smt.bool, !smt.int, !smt.int
+  }
+
+  transform.named_sequence @match_floats(%op: !transform.any_op {transform.readonly}) -> !transform.any_op {
+    %matched = transform.match.structured failures(propagate) %op : (!transform.any_op) -> !transform.any_op {
+    ^bb0(%contraction: !transform.any_op):
+      // Convolutions multiply and add as well, but read their input at a sum of two loops.
+      "transform.match.structured.input"(%contraction) <{raw_position_list = array<i64>, is_all, projected_permutation}> : (!transform.any_op) -> ()
+      "transform.match.structured.body"(%contraction) <{contraction = ["arith.mulf", "arith.addf"]}> : (!transform.any_op) -> ()
+      transform.match.structured.yield %contraction : !transform.any_op
+    }
+    transform.yield %matched : !transform.any_op
+  }
+
+  transform.named_sequence @schedule(%root: !transform.any_op {transform.readonly}) {
+    %function = transform.get_parent_op %root <{op_name = "func.func"}> : (!transform.any_op) -> !transform.any_op
+    %translation = transform.param.constant #iree_codegen.translation_info<
+        pipeline = #iree_codegen.transform_dialect_codegen codegen_spec = @strategy>
+        {mlsearch.bind = "translation_info"} -> !transform.any_param
+    transform.annotate %function "translation_info" = %translation : !transform.any_op, !transform.any_param
+    transform.yield
+  }
+
+  transform.named_sequence @configure(%function: !transform.any_op {transform.readonly}) attributes {mlsearch.bind = "every_op"} {
+    %ops = transform.structured.match interface{LinalgOp} in %function : (!transform.any_op) -> !transform.any_op
+    %op:2 = transform.split_handle %ops : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %contraction = transform.param.constant #iree_gpu.lowering_config<{
+        mma_kind = #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, promote_operands = [0, 1],
+        workgroup = [64, 64, 0], subgroup = [2, 4, 0], reduction = [0, 0, 2]}> -> !transform.any_param
+    transform.annotate %op#1 "lowering_config" = %contraction : !transform.any_op, !transform.any_param
+    transform.yield
+  }
+
+  transform.named_sequence @strategy(%module: !transform.any_op) {
+    %function = transform.structured.match ops{["func.func"]} in %module : (!transform.any_op) -> !transform.any_op
+    transform.include @configure failures(propagate) (%function) : (!transform.any_op) -> ()
+    %pipeline = transform.param.constant #iree_codegen.translation_info<
+        pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [128, 1, 1] subgroup_size = 32,
+        {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = true>}>
+        {mlsearch.bind = "pipeline"} -> !transform.any_param
+    transform.annotate %function "translation_info" = %pipeline : !transform.any_op, !transform.any_param
+    %lowered = transform.apply_registered_pass "iree-llvmgpu-lower-executable-target" to %function : (!transform.any_op) -> !transform.any_op
+
+    "transform.iree.create_async_groups"(%lowered) <{use_mma_sync}> : (!transform.any_op) -> ()
+    // A buffer can be multiplied only where all its uses are in the loop, so views of it are folded into its loads.
+    %loads = transform.apply_registered_pass "iree-codegen-vector-transfer-lowering" to %lowered : (!transform.any_op) -> !transform.any_op
+    %folded = transform.apply_registered_pass "iree-codegen-fold-memref-alias-ops" to %loads : (!transform.any_op) -> !transform.any_op
+    %clean = transform.apply_registered_pass "canonicalize" to %folded : (!transform.any_op) -> !transform.any_op
+    %buffers = transform.structured.match ops{["memref.alloc"]} in %clean : (!transform.any_op) -> !transform.op<"memref.alloc">
+    // Each step overwrites its whole buffer, which the analysis does not see in asynchronous copies.
+    %many = "transform.memref.multibuffer"(%buffers) <{factor = 3 : i64, skip_analysis}> {mlsearch.knob = "stages"}
+        : (!transform.op<"memref.alloc">) -> !transform.any_op
+    %folded_again = transform.apply_registered_pass "iree-codegen-fold-memref-alias-ops" to %clean : (!transform.any_op) -> !transform.any_op
+    %clean_again = transform.apply_registered_pass "canonicalize" to %folded_again : (!transform.any_op) -> !transform.any_op
+    %stages = transform.param.constant 3 : i64 {mlsearch.knob = "stages"} -> !transform.param<i64>
+    %pipelined = transform.apply_registered_pass "iree-codegen-gpu-pipelining"
+        with options = {"pipeline-depth" = %stages, "epilogue-peeling" = false} to %clean_again
+        : (!transform.any_op, !transform.param<i64>) -> !transform.any_op
+
+    %done = transform.param.constant #iree_codegen.translation_info<
+        pipeline = #iree_codegen.no_pipeline workgroup_size = [128, 1, 1] subgroup_size = 32>
+        {mlsearch.bind = "done"} -> !transform.any_param
+    transform.annotate %pipelined "translation_info" = %done : !transform.any_op, !transform.any_param
+    transform.yield
+  }
+
+  transform.named_sequence @__kernel_config(%function: !transform.any_op {transform.consumed}) -> !transform.any_op {
+    %done = transform.foreach_match in %function @match_floats -> @schedule
+        : (!transform.any_op) -> !transform.any_op
+    transform.yield %done : !transform.any_op
+  }
+}
