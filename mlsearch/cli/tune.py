@@ -174,9 +174,10 @@ def tune_command(
             cache=cache,
         )
         if no_device:
+            from mlsearch.bundle.ahead import write_ahead_bundle
             from mlsearch.tune.ahead import build_ahead
 
-            ahead = build_ahead(options, watch)
+            ahead = build_ahead(options, watch, write_ahead_bundle)
         else:
             summary = tune(options, watch)
 
