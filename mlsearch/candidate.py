@@ -352,6 +352,8 @@ class Provenance:
     threads: int
     when: str
     """UTC, ISO 8601."""
+    cache: CacheState = "warm"
+    """Whether the data was in the CPU's caches when it was timed."""
     measured_on: str | None = None
     """Machine, device and timing method, for people, where another process than the one that searched measured it."""
 

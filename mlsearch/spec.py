@@ -25,6 +25,8 @@ class SpecEntry:
 
     task: str
     label: str
+    functions: tuple[str, ...]
+    """Dispatch functions of the payload that it was measured for."""
     sites: int
     candidate: Candidate
     speedup: Speedup
@@ -35,15 +37,17 @@ class SpecEntry:
         return self.text.name
 
 
-def spec_text(entries: Sequence[SpecEntry], payload: Path, target: Target, when: str) -> str:
-    """The spec with its header. Without entries it is empty and says so."""
+def spec_text(
+    entries: Sequence[SpecEntry], payload: Path, target: Target, when: str, whole: str = "not checked"
+) -> str:
+    """The spec with its header; `whole` tells of the whole payload. Without entries it is empty and says so."""
     body = library.EMPTY_LIBRARY
     if entries:
         body = library.readable(library.library_text([entry.text for entry in entries]))
-    return "".join(f"// {line}".rstrip() + "\n" for line in _header(entries, payload, target, when)) + body
+    return "".join(f"// {line}".rstrip() + "\n" for line in _header(entries, payload, target, when, whole)) + body
 
 
-def _header(entries: Sequence[SpecEntry], payload: Path, target: Target, when: str) -> list[str]:
+def _header(entries: Sequence[SpecEntry], payload: Path, target: Target, when: str, whole: str) -> list[str]:
     flags = shlex.join(target.compile_flags)
     lines = [
         f"Tuned by mlsearch {__version__} for IREE {compiler_version()} on {when}.",
@@ -73,6 +77,8 @@ def _header(entries: Sequence[SpecEntry], payload: Path, target: Target, when: s
         ]
     lines += [
         "IREE says nothing when an entry no longer matches; `mlsearch verify PAYLOAD --spec SPEC` does.",
+        "",
+        f"Whole payload: {_one_line(whole)}",
         "",
         "Entries, alone and in paired runs against the untuned build:",
     ]

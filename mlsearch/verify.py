@@ -82,9 +82,9 @@ def verify(
         found = specs.application(text, str(spec), payload, None, resolved, bench.workdir)
         checks = [_check_entry(bench, name, text, found, tasks) for name in found.entries]
         watch(Step("checking and timing the whole payload"))
-        whole, notes = _check_whole(bench, loaded, text, tasks) if found.entries else (None, ())
+        whole, whole_problems, notes = _check_whole(bench, loaded, text, tasks) if found.entries else (None, (), ())
     problems = [f"entry '{check.name}': {check.problem}" for check in checks if check.problem]
-    problems += _whole_problems(whole)
+    problems += [*whole_problems, *_whole_problems(whole)]
     return Verification(str(payload), str(spec), tuple(checks), whole, tuple(problems), notes)
 
 
@@ -108,6 +108,10 @@ def _check_entry(bench: Workbench, name: str, text: str, found: specs.Applicatio
             )
         if own_speedup is not None and (speedup is None or own_speedup.speedup < speedup.speedup):
             speedup = own_speedup
+    checked_functions = {name for task in tasks for name in task.functions}
+    unchecked = [function for function in functions if function not in checked_functions]
+    if unchecked:
+        return EntryCheck(name, functions, numerics, speedup, f"it is applied to {unchecked[0]}, which was not checked")
     if speedup is not None and speedup.is_slower:
         return EntryCheck(name, functions, numerics, speedup, f"it is slower than untuned (x{speedup.speedup:.3f})")
     return EntryCheck(name, functions, numerics, speedup, None)
@@ -158,28 +162,29 @@ def _pair(
 
 def _check_whole(
     bench: Workbench, payload: Payload, text: str, tasks: Sequence[Task]
-) -> tuple[WholePayload | None, tuple[str, ...]]:
-    """The whole payload with the spec, and notes on what could not be checked."""
+) -> tuple[WholePayload | None, tuple[str, ...], tuple[str, ...]]:
+    """The whole payload with the spec; problems where it breaks with the spec; notes on what could not be checked."""
     longest = sum(task.workload.reduction_length for task in tasks if task.workload is not None)
     signatures = runnable_signatures(payload, max(1, longest))
     if not signatures:
-        return None, (not_runnable(payload),)
+        return None, (), (not_runnable(payload),)
     artifacts = []
     for key, library in (("payload-untuned", None), ("payload-with-spec", text)):
         request = BuildRequest(key, payload.flow_module, library, (), bench.target.compile_flags, _TIMEOUT_S)
         built = bench.build_one(request)
         if not isinstance(built, Built):
-            return None, (f"the whole payload does not compile: {reason(built)}",)
+            told = (f"the whole payload does not compile{' with the spec' if library else ''}: {reason(built)}",)
+            return (None, told, ()) if library else (None, (), told)
         artifacts.append(built.artifact)
     try:
         compared = compare_functions(bench, tuple(artifacts), signatures)
     except RunnerError as error:
-        return None, (str(error),)
+        return None, (), (str(error),)
     if isinstance(compared, str):
-        return None, (f"the whole payload can't be timed: {compared}",)
+        return None, (f"the whole payload does not run with the spec: {compared}",), ()
     speedup = paired_speedup(*compared.samples_us)
     whole = WholePayload(speedup.baseline_us, speedup.tuned_us, speedup.speedup, speedup.ci95, compared.numerics[1], ())
-    return whole, ()
+    return whole, (), ()
 
 
 def _whole_problems(whole: WholePayload | None) -> list[str]:

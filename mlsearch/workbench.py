@@ -29,7 +29,7 @@ from mlsearch.candidate import (
 )
 from mlsearch.cuda.statics import examine
 from mlsearch.errors import MlsearchError
-from mlsearch.events import Watcher
+from mlsearch.events import Step, Watcher
 from mlsearch.runner import LocalRunner, Runner
 from mlsearch.runner.exclusive import exclusive
 from mlsearch.runner.timing import timing_method
@@ -89,16 +89,16 @@ class Workbench:
         return statics if isinstance(statics, Spilled | OverLimits) else None
 
     def run(self, request: RunRequest) -> RunOutcome:
-        with self.measuring(), self._device():
+        with self._device(), self.measuring():
             return self.runner.run(request)
 
     def compare(self, request: CompareRequest) -> CompareOutcome:
-        with self.measuring(), self._device():
+        with self._device(), self.measuring():
             return self.runner.compare(request)
 
     def _device(self) -> AbstractContextManager[None]:
         """Two runs on one machine take turns at measuring."""
-        return exclusive(self.target.device_uri, lambda text: None)
+        return exclusive(self.target.device_uri, lambda text: self.watch(Step(text)))
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
@@ -138,6 +138,7 @@ class Workbench:
             seed=self.seed,
             threads=self.target.threads,
             when=utc_now(),
+            cache=self.cache,
         )
 
 

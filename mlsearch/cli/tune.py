@@ -40,7 +40,7 @@ Examples:
     callback=shared.read_duration,
     metavar="TIME",
     show_default="set by --budget",
-    help="Stop the search after this long: 90s, 10m, 1h30m, or seconds.",
+    help="Search so long, earlier runs on the same studies included: 90s, 10m, 1h30m, or seconds.",
 )
 @click.option(
     "--budget",
@@ -56,7 +56,7 @@ Examples:
     "--study",
     metavar="NAME",
     show_default="none: named after workload and target",
-    help="Prefix of the studies' names in the store, one study per task; a new prefix starts afresh.",
+    help="Prefix of the studies' names in the store, one study per task; what the store knows is not measured again.",
 )
 @click.option(
     "-o",

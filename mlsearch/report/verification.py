@@ -35,6 +35,8 @@ def print_verification(console: Console, verification: Verification) -> None:
     if verification.whole:
         for line in whole_lines(verification.whole):
             console.print(line, soft_wrap=True)
+    for note in verification.notes:
+        console.print(Text(f"note: {one_line(note)}"), soft_wrap=True)
     if verification.ok:
         console.print(Text("verified: every entry is applied, numbers agree, none is slower", style="bold"))
 

@@ -21,9 +21,15 @@ def exclusive(device: str, say: Callable[[str], None], folder: Path | None = Non
     """
     name = "cpu" if device.startswith("local-") else device.partition(":")[0]
     path = (folder or Path(tempfile.gettempdir())) / f"mlsearch-{name}.lock"
+    # O_NOFOLLOW: in a folder that everyone may write to, the name may be a trap.
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    is_ours = True
     try:
-        # O_NOFOLLOW: in a folder that everyone may write to, the name may be a trap.
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
+        except PermissionError:
+            # Another user's file can be locked as well, but does not take our number.
+            descriptor, is_ours = os.open(path, os.O_RDONLY | flags), False
     except OSError as error:
         raise RunnerError(f"can't lock the device by {path}: {error.strerror}") from error
     try:
@@ -33,8 +39,9 @@ def exclusive(device: str, say: Callable[[str], None], folder: Path | None = Non
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             say(f"waiting for {device}: process {holder} is measuring")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        if is_ours:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)  # gives up the lock as well

@@ -138,10 +138,9 @@ class _Run:
                 break
             share = each.weight_us / sum(other.weight_us for other in prepared[position:])
             limits = Limits(self._options.trials_per_task, None if seconds_left is None else share * seconds_left)
-            began = self._bench.stopwatch.wall_s
             tuned.append(self._tune_one(each, limits, position + 1, len(prepared)))
             if seconds_left is not None:
-                seconds_left = max(0.0, seconds_left - (self._bench.stopwatch.wall_s - began))
+                seconds_left = max(0.0, seconds_left - tuned[-1].result.searched_s)
         return tuned
 
     def _tune_one(self, each: Prepared, limits: Limits, position: int, of: int) -> Tuned:
@@ -185,18 +184,26 @@ class _Run:
             proof = spec.application(
                 self._spec_text(confirmed), "the spec", payload.path, None, self._bench.target, self._bench.workdir
             )
+        for entry in confirmed.entries:
+            elsewhere = set(proof.functions.get(entry.name, ())) - set(entry.functions)
+            if elsewhere:
+                self._watch(Warn(f"{entry.name} also fits {', '.join(sorted(elsewhere))}, where it was not measured"))
         for entry in [entry for entry in confirmed.entries if entry.name in proof.unused]:
             reason = "it fires on the task alone, but not when the payload is compiled from its beginning"
             self._watch(Warn(f"{entry.name} is left out of the spec: {reason}"))
             confirmed = replace(
                 confirmed,
+                whole=None,
+                note=f"it was timed with {entry.name}, which is left out",
                 entries=tuple(other for other in confirmed.entries if other is not entry),
                 dropped=(*confirmed.dropped, (entry, reason)),
             )
         return confirmed, proof
 
     def _spec_text(self, confirmed: Confirmed) -> str:
-        return spec.spec_text(confirmed.entries, self._options.payload, self._bench.target, utc_now())
+        return spec.spec_text(
+            confirmed.entries, self._options.payload, self._bench.target, utc_now(), _whole_line(confirmed)
+        )
 
     def _summary(self, tasks: tuple[TaskSummary, ...], confirmed: Confirmed, notes: tuple[str, ...]) -> TuneSummary:
         target, whole = self._bench.target, confirmed.whole
@@ -225,6 +232,16 @@ class _Run:
         )
 
 
+def _whole_line(confirmed: Confirmed) -> str:
+    whole = confirmed.whole
+    if whole is None:
+        return f"not checked: {confirmed.note}"
+    return (
+        f"{whole.baseline_us:.1f} us -> {whole.tuned_us:.1f} us, {whole.speedup:.2f}x"
+        f" (95 % interval {whole.speedup_ci95[0]:.2f} to {whole.speedup_ci95[1]:.2f}), numbers agree"
+    )
+
+
 def _in_order(tasks: Sequence[Task], summaries: dict[str, TaskSummary]) -> tuple[TaskSummary, ...]:
     return tuple(summaries[task.id] for task in tasks)
 
@@ -233,7 +250,7 @@ def _entry(tuned: Tuned) -> SpecEntry:
     winner, task = tuned.winner, tuned.prepared.task
     assert winner is not None
     text = tuned.prepared.space.entry(task.entry_name, winner.candidate)
-    return SpecEntry(task.id, task.label, task.sites, winner.candidate, winner.speedup, text)
+    return SpecEntry(task.id, task.label, task.functions, task.sites, winner.candidate, winner.speedup, text)
 
 
 def _summaries(tuned: Sequence[Tuned], confirmed: Confirmed, proof: Application) -> list[TaskSummary]:

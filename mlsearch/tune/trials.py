@@ -14,6 +14,7 @@ from mlsearch.candidate import (
     BuildRequest,
     BuildTimeout,
     Built,
+    CacheState,
     Candidate,
     Measured,
     Record,
@@ -78,6 +79,8 @@ class SearchResult:
     trials: int
     baseline_samples_us: tuple[float, ...]
     """Of the untuned build, taken between the candidates."""
+    searched_s: float
+    """Spent on this study's search, earlier runs included."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +126,11 @@ class TaskSearch:
         self._workload, self._signature = task.workload, task.signature
         self._store, self._options = store, options
         self._study = store.study(
-            study_name(bench.target, options.study, task, space),
+            study_name(bench.target, options.study, task, space, bench.cache),
             identity={"workload": task.workload.key, "target": bench.target.fingerprint},
             notes={"label": task.workload.label, "compiler": compiler_version()},
         )
-        self._gate = make_gate(bench.target, self._workload, space, options.seed) if options.surrogate else None
+        self._gate = _gate_for(bench, options, self._workload, space)
         gate: CandidateFilter = self._gate or KeepFirst()
         self._proposer: Proposer = make_proposer(options.sampler, space, self._study, options.seed, gate)
         self._best: list[Found] = []
@@ -137,14 +140,14 @@ class TaskSearch:
         self._best_us = baseline.time_us
         self._baseline_samples: list[float] = list(baseline.measured.samples_us)
         self._searched_before_s = float(self._study.user_attrs.get(_SEARCHED, 0.0))
-        self._began = time.monotonic()
+        self._began, self._trials_before = time.monotonic(), 0
 
     def run(self, limits: Limits, position: int, of: int) -> SearchResult:
         """Search until a limit is reached or the space is exhausted; Ctrl-C goes through, with all that ended
         before it kept (see `result`). The task is number `position` of `of`."""
         self._take_up_earlier()
         self._add_untuned()
-        self._began = time.monotonic()
+        self._began, self._trials_before = time.monotonic(), self._trials
         self._bench.watch(
             TaskStarted(
                 self._task.id,
@@ -172,7 +175,9 @@ class TaskSearch:
         outcomes = dict(self._outcomes)
         if self._gate is not None and self._gate.pruned_count:
             outcomes["Pruned"] = self._gate.pruned_count
-        return SearchResult(tuple(self._best), outcomes, self._trials, tuple(self._baseline_samples))
+        return SearchResult(
+            tuple(self._best), outcomes, self._trials, tuple(self._baseline_samples), self._searched_s()
+        )
 
     # ------------------------------------------------------------------------------------ one batch
 
@@ -224,7 +229,7 @@ class TaskSearch:
         """The record of a built candidate, and whether its time comes from an equal artifact."""
         target = self._bench.target
         twin = self._store.find_artifact(built.artifact_digest, self._workload.key, target.fingerprint, target.threads)
-        if twin is not None:
+        if twin is not None and twin.provenance.cache == self._bench.cache:
             return self._record(asked, twin.outcome, built.compile_s, built.artifact_digest), True
         slowest_s = 1e-6 * max(self._baseline.time_us, self._best_us)
         plan = self._bench.plan(
@@ -310,9 +315,10 @@ class TaskSearch:
 
     def _known(self, candidate: Candidate) -> Record | None:
         target = self._bench.target
-        return self._store.find(
+        record = self._store.find(
             candidate.key, self._workload.key, target.fingerprint, compiler_version(), target.threads
         )
+        return record if record is not None and record.provenance.cache == self._bench.cache else None
 
     # --------------------------------------------------------------------------------------- time
 
@@ -324,16 +330,26 @@ class TaskSearch:
         by_time = None if limits.seconds is None else max(0.0, limits.seconds - self._searched_s())
         if limits.trials is None or self._trials < 2:
             return by_time
-        by_trials = spent / self._trials * (limits.trials - self._trials)
+        tried = max(1, self._trials - self._trials_before)
+        by_trials = spent / tried * (limits.trials - self._trials)
         return by_trials if by_time is None else min(by_time, by_trials)
 
 
-def study_name(target: Target, study: str | None, task: Task, space: Space) -> str:
-    """One study per task; another target or another set of templates is another study. `study`: the user's prefix."""
+def study_name(target: Target, study: str | None, task: Task, space: Space, cache: CacheState = "warm") -> str:
+    """One study per task; another target, another set of templates or another state of the caches is another study.
+    `study`: the user's prefix."""
     assert task.workload is not None
-    content = digest([target.fingerprint, sorted(part.template.digest for part in space.parts.values())])
+    templates = sorted(part.template.digest for part in space.parts.values())
+    content = digest([target.fingerprint, templates, *([cache] if cache != "warm" else [])])
     prefix = f"{study}/" if study else ""
     return f"{prefix}{task.entry_name}-{content[:6]}"
+
+
+def _gate_for(bench: Workbench, options: TuneOptions, workload: Workload, space: Space) -> Gate | None:
+    # The features know the levels that CPU pipelines tile at; a GPU's levels are threads and warps.
+    if not options.surrogate or bench.target.chip is not None:
+        return None
+    return make_gate(bench.target, workload, space, options.seed)
 
 
 def make_gate(target: Target, workload: Workload, space: Space, seed: int) -> Gate:

@@ -11,6 +11,7 @@ from mlsearch.candidate import (
     Built,
     Compared,
     CompareRequest,
+    NotApplied,
     Numerics,
     Signature,
     TimingPlan,
@@ -59,11 +60,16 @@ def confirm(bench: Workbench, payload: Payload, entries: Sequence[SpecEntry], re
     if not signatures:
         return Confirmed(tuple(entries), None, not_runnable(payload))
     untuned = build_payload(bench, payload, ())
-    if isinstance(untuned, str):
+    if not isinstance(untuned, Path):
         return Confirmed(tuple(entries), None, f"the untuned payload does not compile: {untuned}")
     kept, dropped = list(entries), list[tuple[SpecEntry, str]]()
     while True:
         tuned = untuned if not kept else build_payload(bench, payload, kept)
+        if isinstance(tuned, NotApplied):
+            # Another entry's match is as good for the dispatch; the one that comes first has it.
+            dropped += [(entry, "another entry takes its dispatch") for entry in kept if entry.name in tuned.missing]
+            kept = [entry for entry in kept if entry.name not in tuned.missing]
+            continue
         if isinstance(tuned, str):
             dropped += [(entry, f"the whole payload does not compile with it: {tuned}") for entry in kept]
             kept = []
@@ -82,11 +88,16 @@ def confirm(bench: Workbench, payload: Payload, entries: Sequence[SpecEntry], re
             kept = []
             continue
         useless = _useless(bench, payload, kept, signatures, speedup, tuned)
+        if not useless and kept and speedup.is_slower:
+            # Each alone is too small to be told from noise; together they are not.
+            useless = [(min(kept, key=_promised_us), f"the whole payload is slower with all (x{speedup.speedup:.3f})")]
         if not useless:
             break
         dropped += useless
         names = {entry.name for entry, _ in useless}
         kept = [entry for entry in kept if entry.name not in names]
+    if not kept:
+        speedup = Speedup(speedup.baseline_us, speedup.baseline_us, 1.0, (1.0, 1.0))
     whole = WholePayload(
         baseline_us=speedup.baseline_us,
         tuned_us=speedup.tuned_us,
@@ -113,8 +124,8 @@ def not_runnable(payload: Payload) -> str:
     return "; ".join(f"function {entry.name!r} can't be run: {entry.problem}" for entry in payload.functions)
 
 
-def build_payload(bench: Workbench, payload: Payload, entries: Sequence[SpecEntry]) -> Path | str:
-    """The payload's artifact with these entries, or why there is none."""
+def build_payload(bench: Workbench, payload: Payload, entries: Sequence[SpecEntry]) -> Path | NotApplied | str:
+    """The payload's artifact with these entries, or which of them do not fire, or why else there is none."""
     library = library_text([entry.text for entry in entries]) if entries else None
     request = BuildRequest(
         key=f"payload-{digest(library)}",
@@ -127,7 +138,7 @@ def build_payload(bench: Workbench, payload: Payload, entries: Sequence[SpecEntr
     built = bench.build_one(request)
     if isinstance(built, Built):
         return built.artifact
-    return reason(built)
+    return built if isinstance(built, NotApplied) else reason(built)
 
 
 def compare_functions(
@@ -186,7 +197,7 @@ def _useless(
             effect = speedup
         else:
             without = build_payload(bench, payload, [other for other in kept if other is not entry])
-            if isinstance(without, str):
+            if not isinstance(without, Path):
                 continue
             compared = compare_functions(bench, (without, tuned), signatures)
             if isinstance(compared, str):

@@ -160,4 +160,4 @@ def times_by_candidate(space: Space, default: float, fast: Mapping[int, float]) 
 def spec_entry(task: Task, space: Space, number: int, *, name: str = "e", tuned_us: float = 500.0) -> SpecEntry:
     candidate = list(space)[number]
     speedup = Speedup(BASELINE_US, tuned_us, BASELINE_US / tuned_us, (1.5, 2.5))
-    return SpecEntry(task.id, task.label, 1, candidate, speedup, space.entry(name, candidate))
+    return SpecEntry(task.id, task.label, task.functions, 1, candidate, speedup, space.entry(name, candidate))

@@ -127,7 +127,7 @@ def install_verify(monkeypatch: pytest.MonkeyPatch, **values: Any) -> list[tuple
 
 
 def test_verify_ends_with_0_when_the_spec_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = install_verify(monkeypatch, ok=True, entries=(entry("a"),), problems=())
+    asked = install_verify(monkeypatch, ok=True, notes=(), entries=(entry("a"),), problems=())
     result = run("verify payload.mlir --spec spec.mlir --seed 5 --function main --threads 2")
     assert result.exit_code == 0
     assert "verified" in result.stdout
@@ -135,7 +135,7 @@ def test_verify_ends_with_0_when_the_spec_holds(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_verify_ends_with_1_and_names_the_entry_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    install_verify(monkeypatch, ok=False, entries=(entry("a"), entry("b", "applied nowhere")), problems=())
+    install_verify(monkeypatch, ok=False, notes=(), entries=(entry("a"), entry("b", "applied nowhere")), problems=())
     result = run("verify payload.mlir --spec spec.mlir --json -")
     assert result.exit_code == 1
     assert json.loads(result.stdout) == {"told": True}

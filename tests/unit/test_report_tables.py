@@ -196,7 +196,7 @@ def entry(name: str, problem: str | None = None) -> SimpleNamespace:
 
 
 def test_verify_shows_each_entry() -> None:
-    checked = SimpleNamespace(entries=(entry("matmul_a"),), whole=None, ok=True, problems=())
+    checked = SimpleNamespace(entries=(entry("matmul_a"),), whole=None, ok=True, notes=(), problems=())
     text = printed(print_verification, checked)
     assert row(text, "matmul_a") == [
         "matmul_a",

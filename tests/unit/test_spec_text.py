@@ -22,7 +22,9 @@ SPEEDUP = Speedup(100.0, 40.0, 2.5, (2.4, 2.6))
 
 def spec_entry(name: str, text: str, *, is_strategy: bool = False) -> SpecEntry:
     candidate = Candidate.of("cpu/x", "digest", {"tile_m": 8, "peel": "true"})
-    return SpecEntry("t0", "label", 3, candidate, SPEEDUP, entry(name, read(text), is_strategy=is_strategy))
+    return SpecEntry(
+        "t0", "label", ("main_dispatch_0",), 3, candidate, SPEEDUP, entry(name, read(text), is_strategy=is_strategy)
+    )
 
 
 def header(text: str) -> list[str]:

@@ -174,3 +174,17 @@ def test_functions_are_summed_and_the_worst_numbers_count(case: Case, monkeypatc
     assert names(confirmed)[1] == ["a"], "one function's numbers were wrong"
     assert confirmed.whole is not None
     assert confirmed.whole.baseline_us == 6000.0
+
+
+def test_entries_that_are_slow_together_are_not_kept_though_each_is_lost_in_noise(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing is found against either of them alone.
+    monkeypatch.setattr("mlsearch.tune.whole._useless", lambda *arguments: [])
+    case.takes(1100.0, case.a, case.b)
+    case.takes(1100.0, case.a)
+    case.takes(1100.0, case.b)
+    confirmed = case.confirm(case.a, case.b)
+    assert confirmed.entries == ()
+    assert confirmed.whole is not None
+    assert (confirmed.whole.speedup, confirmed.whole.speedup_ci95) == (1.0, (1.0, 1.0))
