@@ -76,7 +76,8 @@ class RunnerContract:
         assert len(outcome.samples_us) == 9
 
     def test_the_baseline_is_timed_between_candidates(self, runner: Runner, artifacts: ContractArtifacts) -> None:
-        outcomes = [run(runner, artifacts, artifacts.reassociated) for _ in range(4)]
+        # Rationed, but one in eight requests at least.
+        outcomes = [run(runner, artifacts, artifacts.reassociated) for _ in range(8)]
         assert any(isinstance(outcome, Measured) and outcome.baseline_us for outcome in outcomes)
 
     def test_sums_in_another_order_agree(self, runner: Runner, artifacts: ContractArtifacts) -> None:
