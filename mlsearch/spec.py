@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -125,7 +126,9 @@ def application(text: str, where: str, module: Path, phase: str | None, target: 
 
     Raises SpecError if the spec can't be followed or breaks the compilation.
     """
-    marked, entries = library.instrumented(text, where)
+    # New each time: neither a spec nor a payload can carry it already.
+    mark = f"{library.PROOF}.{secrets.token_hex(8)}."
+    marked, entries = library.instrumented(text, where, mark)
     if not entries:
         return Application((), {})
     path, output = workdir / "proof.library.mlir", workdir / "proof.configured.mlir"
@@ -141,4 +144,4 @@ def application(text: str, where: str, module: Path, phase: str | None, target: 
     done = toolchain.run(argv)
     if done.returncode or not output.is_file():
         raise SpecError(f"{where} breaks the compilation: {done.headline} (command: {done.command})")
-    return Application(entries, library.proofs(output.read_text()))
+    return Application(entries, library.proofs(output.read_text(), mark))

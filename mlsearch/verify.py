@@ -136,6 +136,8 @@ def _check_task(bench: Workbench, task: Task, text: str) -> tuple[Numerics, Spee
     built = bench.build_one(request)
     if not isinstance(built, Built):
         return f"it does not compile alone: {reason(built)}"
+    if built.artifact_digest == baseline.artifact_digest:
+        return "it matches, but changes nothing: the code is the untuned build's; check the names of what it sets"
     plan = bench.plan(timeout_s=60.0 + 100e-6 * baseline.time_us, max_samples=5)
     outcome = bench.run(RunRequest(built.artifact, baseline.artifact, task.signature, plan))
     if isinstance(outcome, WrongResult):

@@ -127,6 +127,8 @@ class _TaskExport:
             identity={"workload": self._workload.key, "target": target.fingerprint},
             notes={"label": self._workload.label, "compiler": compiler_version()},
         )
+        if target.chip is not None:  # the features know the levels of CPU pipelines only
+            return make_proposer(options.sampler, self._space, study, options.seed)
         gate = make_gate(target, self._workload, self._space, options.seed)
         known = list(self._store.records(study=study.study_name))
         for stored in known:

@@ -367,13 +367,15 @@ PROOF = "mlsearch.proof"
 _OP_TYPES = (_ANY, "!transform.op<")
 
 
-def instrumented(text: str, where: str) -> tuple[str, tuple[str, ...]]:
+def instrumented(text: str, where: str, mark: str = PROOF) -> tuple[str, tuple[str, ...]]:
     """A copy of any transform library that marks the op of each match, and the names of its entries.
 
     An entry is a pair of `foreach_match`; its name is that of the matcher without `match_`. The mark is the attribute
-    `mlsearch.proof` with that name as a string. Raises SpecError for a library that can't be followed like that.
+    `mark` and a number, with that name as a string. Raises SpecError for a library that can't be followed like that.
     """
     module = _parse_library(text, where)
+    if PROOF in str(module):
+        raise SpecError(f"{where} sets '{PROOF}' itself, the mark that proves which entries are applied; remove it")
     sequences = {symbol_name(op): op for op in top_level(module) if op.name == "transform.named_sequence"}
     if ENTRY_POINT not in sequences:
         raise SpecError(f"{where} has no sequence @{ENTRY_POINT}, so iree-compile applies nothing of it")
@@ -388,14 +390,16 @@ def instrumented(text: str, where: str) -> tuple[str, tuple[str, ...]]:
         pairs = zip(match.attributes["matchers"], match.attributes["actions"], strict=True)
         for matcher, action in pairs:
             entry = matcher.value.removeprefix("match_")
+            if entry in names:
+                entry = f"{entry}#{len(names)}"
             names.append(entry)
-            actions.append(_marked_copy(sequences, action.value, entry, len(names), where))
+            actions.append(_marked_copy(sequences, action.value, entry, f"{mark}{len(names)}", where))
         with module.context:
             match.attributes["actions"] = mlir.ArrayAttr.get([mlir.FlatSymbolRefAttr.get(action) for action in actions])
     return str(module), tuple(names)
 
 
-def proofs(configured: str) -> dict[str, tuple[str, ...]]:
+def proofs(configured: str, mark: str = PROOF) -> dict[str, tuple[str, ...]]:
     """Entry name to the dispatch functions that it was applied to, from IR after IREE's configuration phase.
 
     A mark on an op counts where it stands: it is gone if IREE rewrote the op and lost its config. The mark on the
@@ -411,7 +415,7 @@ def proofs(configured: str) -> dict[str, tuple[str, ...]]:
             if op == function and marked is None:
                 continue
             for name, value in op.attributes.items():
-                if name.startswith(PROOF):
+                if name.startswith(mark):
                     found.setdefault(str(mlir.StringAttr(value).value), {})[symbol_name(function)] = None
     return {entry: tuple(functions) for entry, functions in found.items()}
 
@@ -426,8 +430,8 @@ def _parse_library(text: str, where: str) -> Module:
         raise SpecError(f"{where} is not a transform library that MLIR accepts: {error}") from None
 
 
-def _marked_copy(sequences: dict[str, Operation], action: str, entry: str, number: int, where: str) -> str:
-    """Add a copy of an action that marks its first op before it does anything else."""
+def _marked_copy(sequences: dict[str, Operation], action: str, entry: str, attribute: str, where: str) -> str:
+    """Add a copy of an action that sets `attribute` on its first op, and on the function, before anything else."""
     if action not in sequences:
         raise SpecError(f"{where}: the action @{action} is not defined")
     original = sequences[action]
@@ -435,7 +439,7 @@ def _marked_copy(sequences: dict[str, Operation], action: str, entry: str, numbe
     number_of_op = next((i for i, each in enumerate(block.arguments) if str(each.type).startswith(_OP_TYPES)), None)
     if number_of_op is None:
         raise SpecError(f"{where}: the action @{action} gets no op, so that it was applied can't be proven")
-    name = f"{action}__proof{number}"
+    name = f"{action}__{attribute}"
     context = original.context
     with context, mlir.Location.unknown():
         copy = original.clone(mlir.InsertionPoint(original))
@@ -456,8 +460,7 @@ def _marked_copy(sequences: dict[str, Operation], action: str, entry: str, numbe
             attributes={"op_name": mlir.StringAttr.get("func.func"), "allow_empty_results": mlir.UnitAttr.get()},
             ip=start,
         )
-        # Numbered, since several entries may match ops of one function.
-        for handle, attribute in ((body.arguments[number_of_op], PROOF), (function.result, f"{PROOF}{number}")):
+        for handle in (body.arguments[number_of_op], function.result):
             mlir.Operation.create(
                 "transform.annotate",
                 operands=[handle, mark.result],

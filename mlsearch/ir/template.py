@@ -167,7 +167,7 @@ def applies_to(text: str, function: str, root_position: int) -> bool:
         interpreter.apply_named_sequence(target, entry, library)
     except (mlir.MLIRError, ValueError, RuntimeError):
         return False
-    return PROOF in body_operations(target)[root_position].attributes
+    return any(name.startswith(PROOF) for name in body_operations(target)[root_position].attributes)
 
 
 def bind_schedule(
@@ -253,6 +253,26 @@ def _rename_references(op: Operation, names: set[str], entry: str) -> None:
         reference = op.attributes[attribute]
         if isinstance(reference, mlir.FlatSymbolRefAttr) and reference.value in names:
             op.attributes[attribute] = mlir.FlatSymbolRefAttr.get(f"{reference.value}_{entry}", op.context)
+
+
+_PLACES = ("lowering_config", "translation_info", "pipeline", "done", "every_op")
+
+
+def check_places(text: str, where: str) -> None:
+    """What is marked must be known, and something must take the tile sizes: else all assignments are one schedule.
+
+    Raises TemplateError."""
+    module = parse(text, new_context())
+    found = [str(mlir.StringAttr(op.attributes[BIND]).value) for op in walk(module.operation) if BIND in op.attributes]
+    for place in found:
+        if place not in _PLACES:
+            raise TemplateError(f"template {where}: mlsearch.bind = '{place}' is not one of {', '.join(_PLACES)}")
+    marked_knobs = any(KNOB in op.attributes for op in walk(module.operation))
+    if not marked_knobs and not {"lowering_config", "every_op"} & set(found):
+        raise TemplateError(
+            f"template {where}: nothing takes its knobs; mark an attribute with mlsearch.bind = 'lowering_config' or"
+            " 'every_op', or a constant with mlsearch.knob"
+        )
 
 
 def _is_sequence(op: Operation, name: str) -> bool:

@@ -141,6 +141,7 @@ def _knob_value(leaf: KnobLeaf, value: object) -> KnobValue:
 
 
 def _check(template: Template) -> None:
+    ir_template.check_places(template.text, str(template.path))
     declared = template.declarations
     for name, leaf in template.leaves.items():
         if not leaf.options and not declared.domains.get(name):

@@ -25,6 +25,8 @@ from mlsearch.workbench import Workbench
 FINALISTS = 4
 _SECONDS = 6.0
 """Aim of each of the two comparisons, for tasks that are not slow."""
+TOO_BUSY = 2.0
+"""Beyond this, other work on the machine decides how two programs compare, more than their code does."""
 _FEWEST_ROUNDS, _MOST_ROUNDS = 9, 41
 
 
@@ -71,6 +73,12 @@ def decide(bench: Workbench, task: Task, space: Space, baseline: Baseline, best:
         return f"the winner could not be compared: {reason(final)}"
     if not final.numerics[1].agrees:
         return "the winner's numbers are wrong in a third run"
+    usual_us, now_us = min(baseline.measured.samples_us), median(final.samples_us[0])
+    if now_us > TOO_BUSY * usual_us:
+        return (
+            f"the machine is too busy to tell: the untuned build takes {now_us / usual_us:.1f} times what it took"
+            " at its best; run the same command again when it is idle"
+        )
     return Winner(found.candidate, artifact, paired_speedup(*final.samples_us), final.numerics[1])
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from mlsearch import __version__, spec
 from mlsearch import target as targets
-from mlsearch.errors import MlsearchError
+from mlsearch.errors import MlsearchError, SpecError
 from mlsearch.events import Finished, Step, TaskDone, TasksFound, Warn, Watcher, WholeDone
 from mlsearch.files import write_atomically
+from mlsearch.ir import library
 from mlsearch.payload import Payload, load_payload
 from mlsearch.records.store import Store
 from mlsearch.space.space import Space, space_of
@@ -103,8 +105,12 @@ class _Run:
         confirmed = self._confirm(payload, tasks, entries)
         confirmed, proof = self._prove(payload, confirmed)
 
-        self._watch(Step("writing the spec"))
-        write_atomically(options.output, self._spec_text(confirmed))
+        if self._interrupted and _entry_count(options.output) > len(confirmed.entries):
+            # What an earlier run has proven does not give way to what this one came to.
+            self._watch(Warn(f"{options.output} is left as it was: it holds more entries than were proven now"))
+        else:
+            self._watch(Step("writing the spec"))
+            write_atomically(options.output, self._spec_text(confirmed))
         searched = {summary.id: summary for summary in _summaries(tuned, confirmed, proof)}
         for each in searched.values():
             self._watch(TaskDone(each))
@@ -170,7 +176,8 @@ class _Run:
             confirmed = confirm(self._bench, payload, entries, max(1, longest))
         except KeyboardInterrupt:
             self._interrupted = True
-            return Confirmed(tuple(entries), None, "stopped before the whole payload was checked")
+            return Confirmed(tuple(entries), None, "stopped before the whole payload was built")
+        self._interrupted |= confirmed.interrupted
         if confirmed.whole is not None:
             self._watch(WholeDone(confirmed.whole))
         for entry, reason in confirmed.dropped:
@@ -240,6 +247,14 @@ def _whole_line(confirmed: Confirmed) -> str:
         f"{whole.baseline_us:.1f} us -> {whole.tuned_us:.1f} us, {whole.speedup:.2f}x"
         f" (95 % interval {whole.speedup_ci95[0]:.2f} to {whole.speedup_ci95[1]:.2f}), numbers agree"
     )
+
+
+def _entry_count(path: Path) -> int:
+    """Entries of the spec at `path`; 0 if there is none that can be read."""
+    try:
+        return len(library.instrumented(spec.read_spec(path), str(path))[1])
+    except SpecError:
+        return 0
 
 
 def _in_order(tasks: Sequence[Task], summaries: dict[str, TaskSummary]) -> tuple[TaskSummary, ...]:

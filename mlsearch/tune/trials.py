@@ -69,6 +69,7 @@ class Found:
     candidate: Candidate
     time_us: float
     artifact: Path | None
+    artifact_digest: str | None
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,9 @@ class TaskSearch:
         if record.time_us is None or record.candidate.is_untuned:
             return
         self._best_us = min(self._best_us, record.time_us)
-        self._best.append(Found(record.candidate, record.time_us, artifact))
+        if record.artifact_digest is not None and any(f.artifact_digest == record.artifact_digest for f in self._best):
+            return  # the same code under another assignment: it would only take a finalist's place
+        self._best.append(Found(record.candidate, record.time_us, artifact, record.artifact_digest))
         self._best.sort(key=lambda found: found.time_us)
         for dropped in self._best[FINALISTS_KEPT:]:
             if dropped.artifact is not None and not self._bench.keeps_files:

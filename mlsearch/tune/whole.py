@@ -42,6 +42,7 @@ class Confirmed:
     """Why there is no `whole`."""
     dropped: tuple[tuple[SpecEntry, str], ...] = ()
     """Entries that are left out, and why."""
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,29 +64,48 @@ def confirm(bench: Workbench, payload: Payload, entries: Sequence[SpecEntry], re
     if not isinstance(untuned, Path):
         return Confirmed(tuple(entries), None, f"the untuned payload does not compile: {untuned}")
     kept, dropped = list(entries), list[tuple[SpecEntry, str]]()
+    try:
+        return _confirm(bench, payload, kept, dropped, untuned, signatures)
+    except KeyboardInterrupt:
+        # What was found wrong or useless up to here stays out.
+        note = "stopped before the whole payload was checked"
+        return Confirmed(tuple(kept), None, note, tuple(dropped), interrupted=True)
+
+
+def _confirm(
+    bench: Workbench,
+    payload: Payload,
+    kept: list[SpecEntry],
+    dropped: list[tuple[SpecEntry, str]],
+    untuned: Path,
+    signatures: Sequence[Signature],
+) -> Confirmed:
+    """Moves entries from `kept` to `dropped`."""
     while True:
         tuned = untuned if not kept else build_payload(bench, payload, kept)
         if isinstance(tuned, NotApplied):
             # Another entry's match is as good for the dispatch; the one that comes first has it.
             dropped += [(entry, "another entry takes its dispatch") for entry in kept if entry.name in tuned.missing]
-            kept = [entry for entry in kept if entry.name not in tuned.missing]
+            kept[:] = [entry for entry in kept if entry.name not in tuned.missing]
             continue
         if isinstance(tuned, str):
             dropped += [(entry, f"the whole payload does not compile with it: {tuned}") for entry in kept]
-            kept = []
+            kept.clear()
             continue
         try:
             compared = compare_functions(bench, (untuned, tuned), signatures)
         except RunnerError as error:
             return Confirmed(tuple(kept), None, str(error), tuple(dropped))
+        if isinstance(compared, str) and not kept:
+            return Confirmed((), None, compared, tuple(dropped))
         if isinstance(compared, str):
             dropped += [(entry, f"the whole payload does not run with it: {compared}") for entry in kept]
-            kept = []
+            kept.clear()
             continue
         speedup = paired_speedup(*compared.samples_us)
         if kept and not compared.numerics[1].agrees:
             dropped += [(entry, "the whole payload's numbers are wrong with it") for entry in kept]
-            kept = []
+            kept.clear()
             continue
         useless = _useless(bench, payload, kept, signatures, speedup, tuned)
         if not useless and kept and speedup.is_slower:
@@ -95,7 +115,7 @@ def confirm(bench: Workbench, payload: Payload, entries: Sequence[SpecEntry], re
             break
         dropped += useless
         names = {entry.name for entry, _ in useless}
-        kept = [entry for entry in kept if entry.name not in names]
+        kept[:] = [entry for entry in kept if entry.name not in names]
     if not kept:
         speedup = Speedup(speedup.baseline_us, speedup.baseline_us, 1.0, (1.0, 1.0))
     whole = WholePayload(

@@ -102,6 +102,12 @@ def test_a_spec_that_is_slower_than_untuned(folder: Path) -> None:
     failed(folder, spec, "slower than untuned")
 
 
+def test_a_spec_that_matches_and_changes_nothing(folder: Path) -> None:
+    misspelled = SINGLE_ELEMENTS.replace('"lowering_config"', '"lowering_cfg"')
+    spec = LIBRARY.format(strategy="", op="linalg.matmul", config=misspelled, pipeline=EXPERT)
+    failed(folder, spec.replace('"translation_info"', '"translation_inf"'), "changes nothing")
+
+
 def test_a_spec_that_breaks_the_compilation_is_told(folder: Path) -> None:
     config = CONFIG.format(levels="distribution = [64], vector_common_parallel = [1, 1, 0, 5, 5]")
     spec = LIBRARY.format(strategy="", op="linalg.matmul", config=config, pipeline=EXPERT)

@@ -102,6 +102,18 @@ def test_a_winner_that_is_no_faster_in_the_last_run_says_so(
     assert not winner.speedup.is_faster
 
 
+def test_on_a_machine_that_got_too_busy_there_is_no_winner(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, baseline = case
+    best = found_by(machine, task, space, tmp_path)
+    slow = 2.5 * min(baseline.measured.samples_us)
+    machine.compare_answers = [always([1000, 100, 200, 900, 900]), always([slow, slow / 2])]
+    told = decide(machine.bench, task, space, baseline, best)
+    assert isinstance(told, str)
+    assert "too busy" in told
+
+
 def test_finalists_of_a_resumed_run_are_built_again(
     case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
 ) -> None:

@@ -189,3 +189,11 @@ def test_the_worst_output_speaks_for_all_relative_to_its_own_tolerance() -> None
     assert worst([exact, loose, tight]) == Numerics(False, 3.0, 0.01, 0.001, 1, 60)
     assert worst([exact, loose]) == Numerics(True, 3.0, 0.1, 0.2, 0, 30)
     assert worst([]).agrees
+
+
+def test_a_mask_of_huge_elements_does_not_excuse_wrong_ones_beside_it() -> None:
+    rng = np.random.default_rng(0)
+    want = rng.standard_normal((64, 64), dtype=np.float32)
+    want[np.triu_indices(64, 1)] = -1e9
+    got = np.where(want > -1e8, want + 5, want)
+    assert not compare(got, want, "f32", 64).agrees

@@ -91,6 +91,14 @@ BROKEN = {
         ),
         ["order", "tile"],
     ),
+    "an unknown place to bind": (
+        template_text(sequences=SCHEDULE.replace('"lowering_config"}', '"lowerin_config"}') + ENTRY),
+        ["lowerin_config", "every_op"],
+    ),
+    "no place for the tile sizes": (
+        template_text(sequences=SCHEDULE.replace('{mlsearch.bind = "lowering_config"}', "") + ENTRY),
+        ["nothing takes its knobs"],
+    ),
     "an unknown SMT op": (
         template_text(asserts='%x = smt.declare_fun : !smt.bool\niree_codegen.smt.assert %x, "x" : !smt.bool'),
         ["smt.declare_fun"],

@@ -246,3 +246,15 @@ def test_an_action_that_is_not_defined_is_told() -> None:
     # MLIR's own verifier refuses it when the text is parsed.
     with pytest.raises(SpecError, match=r"my spec.mlir.*gone"):
         instrumented(HAND_WRITTEN.replace("-> @act", "-> @gone"), "my spec.mlir")
+
+
+def test_a_library_that_forges_the_mark_is_refused() -> None:
+    forged = HAND_WRITTEN.replace('"seen"', '"mlsearch.proof7"')
+    with pytest.raises(SpecError, match=r"mlsearch\.proof"):
+        instrumented(forged, "x.mlir")
+
+
+def test_two_entries_of_one_name_are_told_apart() -> None:
+    twice = HAND_WRITTEN.replace("@other", "@match_other").replace('@"match_first one"', "@other")
+    _, entries = instrumented(twice, "x.mlir")
+    assert entries == ("other", "other#1")

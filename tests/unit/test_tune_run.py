@@ -154,6 +154,20 @@ def test_an_interrupt_writes_the_best_spec_so_far(run: Run) -> None:
     assert f"@match_{task.label}" in run.spec
 
 
+def test_an_interrupt_before_anything_is_proven_leaves_an_earlier_spec_in_place(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.tune(trials=6)
+    before = run.spec
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune_run, "decide", interrupted)
+    assert run.tune(trials=8).interrupted
+    assert run.spec == before
+
+
 def test_the_same_command_goes_on_after_an_interrupt(run: Run) -> None:
     run.interrupt_after = 4
     run.tune(trials=8)

@@ -176,6 +176,22 @@ def test_functions_are_summed_and_the_worst_numbers_count(case: Case, monkeypatc
     assert confirmed.whole.baseline_us == 6000.0
 
 
+def test_an_interrupt_does_not_bring_back_what_was_found_wrong(case: Case) -> None:
+    case.wrong.add(case.key(case.a, case.b))
+    answer, asked = case._compare, []
+
+    def then_interrupted(request: CompareRequest) -> CompareOutcome:
+        asked.append(request)
+        if request.artifacts[0] == request.artifacts[-1]:
+            raise KeyboardInterrupt  # while the payload without any entry is timed
+        return answer(request)
+
+    case.machine.runner._answer_compare = then_interrupted  # type: ignore[method-assign]
+    confirmed = case.confirm(case.a, case.b)
+    assert confirmed.interrupted
+    assert names(confirmed) == ([], ["a", "b"])
+
+
 def test_entries_that_are_slow_together_are_not_kept_though_each_is_lost_in_noise(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,3 +204,11 @@ def test_entries_that_are_slow_together_are_not_kept_though_each_is_lost_in_nois
     assert confirmed.entries == ()
     assert confirmed.whole is not None
     assert (confirmed.whole.speedup, confirmed.whole.speedup_ci95) == (1.0, (1.0, 1.0))
+
+
+def test_an_untuned_payload_that_can_not_be_compared_ends_the_check(case: Case) -> None:
+    case.failing.add(case.key())
+    confirmed = case.confirm(case.a)
+    assert confirmed.entries == ()
+    assert confirmed.whole is None
+    assert "it crashed" in confirmed.note
