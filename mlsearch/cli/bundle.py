@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mlsearch.cli import options as shared
-from mlsearch.cli.output import check_writable
+from mlsearch.cli.output import check_writable, refuse_to_overwrite
 
 EXAMPLES = """\b
 Examples:
@@ -86,6 +86,7 @@ def export_command(
     if output.resolve() == payload.resolve():
         raise click.UsageError(f"the bundle would overwrite the payload {payload}; choose another -o")
     shared.require_inputs(payload, templates=templates)
+    refuse_to_overwrite(output, store)
     check_writable(output)
 
     from mlsearch.report import RunHeader, open_report

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mlsearch.cli import options as shared
-from mlsearch.cli.output import check_writable, text_stream, write_json
+from mlsearch.cli.output import check_writable, refuse_to_overwrite, text_stream, write_json
 
 EXAMPLES = """\b
 Examples:
@@ -32,6 +32,7 @@ def inspect_command(payload: Path, target: str, json_to: str | None, threads: in
     is listed with the reason.
     """
     shared.require_inputs(payload, templates=templates)
+    refuse_to_overwrite(json_to, payload)
     check_writable(json_to)
 
     from mlsearch.report import RunHeader, open_console, open_report

@@ -70,6 +70,9 @@ def _fail(ctx: click.Context, message: str) -> NoReturn:
 
 def _let_go_of_closed_pipes() -> None:
     """Point streams whose reader is gone elsewhere, else the interpreter complains about them at its exit."""
+    # A job may run with its streams closed; Python then has None in their place.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

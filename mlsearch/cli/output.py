@@ -11,6 +11,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TextIO
 
+import click
+
 from mlsearch import files
 from mlsearch.files import write_atomically
 
@@ -40,6 +42,15 @@ def write_text(text: str, destination: str) -> None:
 def json_text(value: object) -> str:
     """Strict JSON with a final line break; what JSON has no number for (NaN, infinity) becomes null."""
     return json.dumps(_strict(value), indent=2, allow_nan=False) + "\n"
+
+
+def refuse_to_overwrite(destination: str | Path | None, *inputs: str | Path | None) -> None:
+    """Raise click's usage error if an output is one of the files that the command reads. URLs are no files."""
+    if destination is None or str(destination) == STANDARD_OUTPUT:
+        return
+    for each in inputs:
+        if each is not None and "://" not in str(each) and Path(each).resolve() == Path(destination).resolve():
+            raise click.UsageError(f"the output would overwrite {each}; choose another file")
 
 
 def check_writable(destination: str | Path | None) -> None:

@@ -13,7 +13,7 @@ import click
 
 from mlsearch.candidate import Record, digest
 from mlsearch.cli import options as shared
-from mlsearch.cli.output import check_writable, json_text, text_stream, write_text
+from mlsearch.cli.output import check_writable, json_text, refuse_to_overwrite, text_stream, write_text
 from mlsearch.errors import StoreError
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def show_command(id_: str, store: str) -> None:
 @shared.debug_option
 def export_command(destination: str, store: str) -> None:
     """Write all records as JSON lines; - is stdout."""
+    refuse_to_overwrite(destination, store)
     check_writable(destination)
     source = _existing(store)
 

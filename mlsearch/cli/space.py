@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mlsearch.cli import options as shared
-from mlsearch.cli.output import check_writable, text_stream, write_json
+from mlsearch.cli.output import check_writable, refuse_to_overwrite, text_stream, write_json
 
 EXAMPLES = """\b
 Examples:
@@ -38,6 +38,7 @@ def space_command(
     For each template: its knobs with their domains, its constraints, and how many assignments are valid.
     """
     shared.require_inputs(payload, templates=templates)
+    refuse_to_overwrite(json_to, payload)
     check_writable(json_to)
 
     from mlsearch.events import Step

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlsearch.cli import options as shared
-from mlsearch.cli.output import check_writable, text_stream, write_json
+from mlsearch.cli.output import check_writable, refuse_to_overwrite, text_stream, write_json
 
 if TYPE_CHECKING:
     from mlsearch.candidate import CacheState
@@ -143,6 +143,8 @@ def tune_command(
     spec = Path(output) if output else Path(f"{payload.stem}.spec.mlir")
     # All of these before an hour of tuning, not after it.
     _refuse_to_overwrite(payload, spec, json_to)
+    refuse_to_overwrite(spec, store)
+    refuse_to_overwrite(json_to, store)
     shared.require_inputs(payload, templates=templates)
     check_writable(spec)
     check_writable(json_to)

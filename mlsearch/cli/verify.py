@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mlsearch.cli import options as shared
-from mlsearch.cli.output import check_writable, text_stream, write_json
+from mlsearch.cli.output import check_writable, refuse_to_overwrite, text_stream, write_json
 from mlsearch.errors import SpecError
 
 EXAMPLES = """\b
@@ -42,6 +42,7 @@ def verify_command(
     slower; otherwise with 1 and the entries that fail.
     """
     shared.require_inputs(payload, spec=spec)
+    refuse_to_overwrite(json_to, payload, spec)
     check_writable(json_to)
 
     from mlsearch.report import RunHeader, open_console, open_report

@@ -24,6 +24,8 @@ MOST_ROWS = 2_000_000
 """Larger tables are thinned at random: the search then draws from a uniform sample of the space."""
 
 
+_MOST_JOINED = 8 * MOST_ROWS
+"""Rows at any moment, before constraints have filtered them: a few hundred MB."""
 _ROLE = re.compile(r"[a-z]\d*")
 """`m` is the innermost loop of its role, `m1` the one around it; see `workload.Loop`."""
 
@@ -70,6 +72,8 @@ class TemplateSpace:
         rng = np.random.default_rng(0)  # the sample of a huge space is part of the space: always the same
         for position, knob in enumerate(self.knobs):
             count = len(knob.values)
+            rows, thinned = _thin(rows, _MOST_JOINED // max(1, count), rng)
+            weight *= thinned
             rows = np.hstack(
                 [
                     np.repeat(rows, count, axis=0),
@@ -85,9 +89,8 @@ class TemplateSpace:
             for condition in ready:
                 keep &= np.broadcast_to(np.asarray(evaluate(condition, values, self.dims)), keep.shape)
             rows = rows[keep]
-            if len(rows) > MOST_ROWS:
-                weight *= len(rows) / MOST_ROWS
-                rows = rows[np.sort(rng.choice(len(rows), MOST_ROWS, replace=False))]
+            rows, thinned = _thin(rows, MOST_ROWS, rng)
+            weight *= thinned
         return rows, weight
 
     @property
@@ -149,3 +152,11 @@ class TemplateSpace:
                 if candidate not in found:
                     found.append(candidate)
         return found
+
+
+def _thin(rows: NDArray[np.int16], most: int, rng: np.random.Generator) -> tuple[NDArray[np.int16], float]:
+    """At most so many of the rows, uniformly drawn and in order, and how many rows each of them stands for."""
+    most = max(1, most)
+    if len(rows) <= most:
+        return rows, 1.0
+    return rows[np.sort(rng.choice(len(rows), most, replace=False))], len(rows) / most

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from mlsearch.cli.main import command_line
 from mlsearch.cli.output import check_writable, json_text, write_atomically
 from mlsearch.errors import MlsearchError
 
@@ -100,3 +102,31 @@ def test_a_file_in_place_of_the_folder_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MlsearchError, match="can't write"):
         check_writable(tmp_path / "file" / "out.json")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "p.mlir", "--spec", "s.mlir", "--json", "s.mlir"],
+        ["verify", "p.mlir", "--spec", "s.mlir", "--json", "./p.mlir"],
+        ["inspect", "p.mlir", "--json", "p.mlir"],
+        ["space", "p.mlir", "--task", "t0", "--json", "p.mlir"],
+        ["tune", "p.mlir", "--store", "st.journal", "-o", "st.journal"],
+        ["tune", "p.mlir", "--store", "st.journal", "--json", "st.journal"],
+        ["records", "export", "st.journal", "--store", "st.journal"],
+    ],
+)
+def test_no_output_overwrites_what_the_command_reads(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("p.mlir", "s.mlir", "st.journal"):
+        (tmp_path / name).write_text(name)
+    done = CliRunner().invoke(command_line, arguments)
+    assert done.exit_code == 2
+    assert "would overwrite" in done.output
+    assert [(tmp_path / name).read_text() for name in ("p.mlir", "s.mlir", "st.journal")] == [
+        "p.mlir",
+        "s.mlir",
+        "st.journal",
+    ]
