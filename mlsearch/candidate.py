@@ -160,6 +160,8 @@ class Signature:
     batch: int = 0
     """Runs in one call of the artifact's other function, see `batch_function`, which takes all arguments so many times
     over: for timing by slope. 0: there is none."""
+    indices: bool = True
+    """Integer inputs of 32 and 64 bits may be indices, so only 0 and 1 are safe. False: they are plain numbers."""
 
 
 def batch_function(function: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -147,6 +148,8 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+_RUNNER_SHARE = 75
+"""Percent of the machine's memory that a runner may take. Not on GPUs, whose drivers reserve address space at will."""
 _BUILDER_MEMORY_BYTES = 8 * 1024**3
 
 
@@ -172,6 +175,8 @@ def open_workbench(
                 threads=target.threads,
                 log_folder=folder,
                 llc_bytes=target.hardware.llc_bytes,
+                # A payload that is too large for the machine then fails in its own process, and takes no other along.
+                memory_bytes=None if target.chip is not None else _RUNNER_SHARE * _physical_bytes() // 100,
             )
         )
         yield Workbench(target, folder, builder, runner, stopwatch, watch, seed, cache, workdir is not None)
@@ -191,3 +196,7 @@ def _work_folder(folder: Path | None) -> Iterator[Path]:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _physical_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -70,8 +70,13 @@ class Workload:
 
 def element_bytes(element_type: str) -> int:
     """Storage bytes of an MLIR scalar type: `f32` is 4, `bf16` is 2, `f8E4M3FN` and `i1` are 1."""
+    return max(1, element_bits(element_type) // 8)
+
+
+def element_bits(element_type: str) -> int:
+    """Width of an MLIR scalar type; 64 for `index`, which names none."""
     digits = re.search(r"\d+", element_type)
-    return max(1, int(digits[0]) // 8) if digits else 8
+    return int(digits[0]) if digits else 64
 
 
 @dataclass(frozen=True)

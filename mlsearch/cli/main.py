@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from typing import Any, NoReturn
@@ -114,7 +115,14 @@ def main() -> None:
         # A terminal that can't show µ, or a file name that isn't text, is no reason to stop.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     command_line(prog_name="mlsearch")
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    """Unwind, so that children end and temporary folders go, as after any other end."""
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from mlsearch.ir.module import (
     top_level,
     walk,
 )
+from mlsearch.workload import element_bits
 
 TASK_FUNCTION = "task"
 
@@ -174,13 +175,15 @@ def _parse_declaration(name: str, declaration: str) -> EntryFunction:
     return EntryFunction(name, Signature(name, tuple(parsed[0]), tuple(parsed[1]), (), 1), "")
 
 
+_WHOLE_BYTES = (1, 8, 16, 32, 64)  # i1 takes a byte
 _TENSOR = re.compile(r"^tensor<((?:\d+x)*)([a-z]+\d+[a-zA-Z0-9]*)>$")
 
 
 def tensor_spec(type_text: str) -> TensorSpec | None:
-    """`tensor<2x3xf32>` as a value; None for dynamic dims, encodings and anything that is no tensor."""
+    """`tensor<2x3xf32>` as a value; None for dynamic dims, encodings, elements that share a byte
+    (`i4`), and anything that is no tensor."""
     match = _TENSOR.match(type_text)
-    if not match:
+    if not match or element_bits(match[2]) not in _WHOLE_BYTES:
         return None
     shape = tuple(int(size) for size in match[1].split("x") if size)
     return TensorSpec(shape, match[2])

@@ -114,7 +114,7 @@ def byte_length(spec: TensorSpec) -> int:
 
 
 def _run_baseline(device: Device, baseline: Path, signature: Signature, seed: int, floats: FloatRange) -> Reference:
-    arrays = make_inputs(signature.inputs, seed, floats)
+    arrays = make_inputs(signature.inputs, seed, floats, indices=signature.indices)
     for spec in signature.outputs:
         element(spec.element_type)
     inputs = [device.put(array, spec.element_type) for array, spec in zip(arrays, signature.inputs, strict=True)]

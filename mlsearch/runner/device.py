@@ -28,7 +28,7 @@ def available_devices(uri: str) -> list[dict[str, Any]]:
     """
     try:
         return list(rt.get_driver(uri.partition(":")[0]).query_available_devices())
-    except Exception:
+    except (ValueError, RuntimeError, OSError):
         return []
 
 

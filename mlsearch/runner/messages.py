@@ -32,6 +32,7 @@ def decode_signature(message: dict[str, Any]) -> Signature:
         out_buffers=tuple(message["out_buffers"]),
         reduction_length=message["reduction_length"],
         batch=message["batch"],
+        indices=message["indices"],
     )
 
 

@@ -104,3 +104,59 @@ def test_what_is_no_mlir_is_told_with_the_compilers_words(tmp_path: Path) -> Non
 
 def test_a_payload_without_dispatches_has_no_tasks(tmp_path: Path) -> None:
     assert cut_text(tmp_path, "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }")[1] == []
+
+
+ROW_MAXIMUM = """
+func.func @main(%x: tensor<8x32xi32>) -> tensor<8xi32> {
+  %least = arith.constant -2147483648 : i32
+  %e = tensor.empty() : tensor<8xi32>
+  %f = linalg.fill ins(%least : i32) outs(%e : tensor<8xi32>) -> tensor<8xi32>
+  %r = linalg.generic {
+      indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<8x32xi32>) outs(%f : tensor<8xi32>) {
+  ^bb0(%a: i32, %o: i32):
+    %m = arith.maxsi %a, %o : i32
+    linalg.yield %m : i32
+  } -> tensor<8xi32>
+  return %r : tensor<8xi32>
+}
+"""
+GATHER = """
+func.func @main(%table: tensor<4x8xf32>, %rows: tensor<6xi32>) -> tensor<6x8xf32> {
+  %e = tensor.empty() : tensor<6x8xf32>
+  %r = linalg.generic {
+      indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%rows : tensor<6xi32>) outs(%e : tensor<6x8xf32>) {
+  ^bb0(%row: i32, %o: f32):
+    %i = arith.index_cast %row : i32 to index
+    %j = linalg.index 1 : index
+    %v = tensor.extract %table[%i, %j] : tensor<4x8xf32>
+    linalg.yield %v : f32
+  } -> tensor<6x8xf32>
+  return %r : tensor<6x8xf32>
+}
+"""
+PACKED = """
+func.func @main(%a: tensor<64x32xi4>, %b: tensor<64x32xi4>) -> tensor<64x32xi4> {
+  %0 = arith.addi %a, %b : tensor<64x32xi4>
+  return %0 : tensor<64x32xi4>
+}
+"""
+
+
+@pytest.mark.parametrize(("text", "indices"), [(ROW_MAXIMUM, False), (GATHER, True)])
+def test_integers_are_taken_for_indices_only_where_something_is_indexed(
+    text: str, indices: bool, tmp_path: Path
+) -> None:
+    _, [task] = cut_text(tmp_path, text)
+    assert task.signature is not None
+    assert task.signature.indices == indices
+
+
+def test_elements_that_share_a_byte_are_neither_tuned_nor_run(tmp_path: Path) -> None:
+    payload, [task] = cut_text(tmp_path, PACKED)
+    assert task.not_tunable is not None
+    assert "i4" in task.not_tunable
+    assert payload.functions[0].signature is None

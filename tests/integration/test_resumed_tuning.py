@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from command import MLSEARCH, mlsearch, told
 from optuna.trial import TrialState
 from payload_texts import matmul
@@ -85,3 +87,23 @@ def test_two_runs_at_once_share_a_store(tmp_path: Path) -> None:
     # Runs that start at the same moment may ask for the same first batch; then each sees what the other has begun.
     assert len(set(keys)) > 0.6 * len(keys), "the two did each other's work"
     assert (tmp_path / "one.mlir").exists() and (tmp_path / "two.mlir").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_run_leaves_no_temporary_folder(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "payload.mlir").write_text(matmul())
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [*MLSEARCH, "tune", "payload.mlir", "--trials", "500"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    limit = time.monotonic() + 60
+    while not list(temporary.glob("mlsearch-*/t0-*")) and time.monotonic() < limit:
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(timeout=60) == 128 + number
+    assert not list(temporary.glob("mlsearch-*/"))

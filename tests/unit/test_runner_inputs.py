@@ -47,6 +47,11 @@ def test_integers_fill_a_small_range(element_type: str, low: int, high: int) -> 
     assert (values.min(), values.max()) == (low, high)
 
 
+def test_wide_integers_that_are_no_indices_are_negative_as_well() -> None:
+    values = make_inputs([TensorSpec((1000,), "i32")], 0, indices=False)[0]
+    assert (values.min(), values.max()) == (-8, 7)
+
+
 @pytest.mark.parametrize("element_type", ["f64", "f16", "f8E4M3FN", "f8E5M2FNUZ"])
 def test_scalars_and_empty_tensors_of_every_float_are_made(element_type: str) -> None:
     scalar, empty = make_inputs([TensorSpec((), element_type), TensorSpec((0, 3), element_type)], 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -241,3 +242,20 @@ def test_every_built_in_template_lays_out_what_it_offers() -> None:
                 0 <= size <= loop.size for level in sizes.values() for size, loop in zip(level, loops, strict=True)
             )
             assert f"@{'schedule'}_x" in space.entry("x", candidate).sequences
+
+
+def test_rows_are_thinned_before_a_wide_domain_is_joined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(template_space, "_MOST_JOINED", 1000)
+    joined: list[int] = []
+    repeat = np.repeat
+
+    def counted(rows: Any, count: int, axis: int) -> Any:
+        joined.append(len(rows) * count)
+        return repeat(rows, count, axis=axis)
+
+    monkeypatch.setattr(template_space.np, "repeat", counted)
+    wide = ", ".join(map(str, range(1, 301)))
+    text = template_text(domains=f"tile = [{wide}], count = [{wide}]", defaults="tile = 4, count = 1, peel = true")
+    space = TemplateSpace(load(tmp_path, text), {"m": 8, "n": 8, "k": 8})
+    assert space.size == pytest.approx(300 * 300 * 2, rel=0.01)
+    assert max(joined) <= 1000

@@ -235,3 +235,9 @@ def test_a_measurement_that_was_cut_short_counts_like_any_other(
 
 
 RIGHT_NUMERICS = Numerics(True, 0.0, 0.0, 1e-5, 0, 64)
+
+
+def test_equal_artifacts_take_one_place_among_the_finalists(case: tuple[Task, Space, Machine], tmp_path: Path) -> None:
+    task, space, machine = case
+    machine.digests = {key_of(each): "the same" for each in space}
+    assert len(search(machine, task, space, tmp_path).best) == 1
