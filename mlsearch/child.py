@@ -135,6 +135,9 @@ def serve(handle: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     answers, memory_bytes, parent = (int(value) for value in sys.argv[1:4])
     _die_with(parent)
     if memory_bytes:
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        if most != resource.RLIM_INFINITY:  # e.g. by `ulimit -v`; a process can't raise it
+            memory_bytes = min(memory_bytes, most)
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     with os.fdopen(answers, "wb") as stream:
         for line in sys.stdin.buffer:

@@ -23,7 +23,7 @@ from mlsearch.candidate import (
 from mlsearch.runner import messages
 from mlsearch.testing.runners import RIGHT, AnsweringRunner, measured
 
-SIGNATURE = Signature('f$async "x"', (TensorSpec((), "f32"),), (TensorSpec((2, 3), "i1"),), (0,), 9)
+SIGNATURE = Signature('f$async "x"', (TensorSpec((), "f32"),), (TensorSpec((2, 3), "i1"),), (0,), 9, 3, indices=False)
 PLAN = TimingPlan(seed=3, threads=2, cache="cold", give_up_us=12.5)
 WRONG = Numerics(False, inf, inf, 1e-5, 4, 9)
 LOG = Path("log")
