@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from iree.compiler import ir as mlir
@@ -182,7 +183,7 @@ def bind_schedule(
     `bound` has the text of the attributes that replace the ones marked with `mlsearch.bind`; `every_op` the lowering
     config of each structured op of the function, in order, an empty text for none.
     """
-    module = parse(text, new_context())
+    module = parse(text, _binding_context())
     helpers = {
         symbol_name(op)
         for op in top_level(module)
@@ -202,6 +203,12 @@ def bind_schedule(
         op.attributes["sym_name"] = mlir.StringAttr.get(name, module.context)
         texts.append(print_local(op))
     return "\n".join(texts)
+
+
+@lru_cache(maxsize=1)
+def _binding_context() -> mlir.Context:
+    """One for all candidates: making a context takes longer than everything else that binding does."""
+    return new_context()
 
 
 def _every_op_sequence(name: str, configs: Sequence[str]) -> str:

@@ -31,6 +31,8 @@ TEMPLATE = "template"
 
 _STARTUP = 10
 """Fewer trials than this say too little. Optuna's own default."""
+_CANDIDATES = 12
+"""Looked at for each draw. Half of Optuna's default: several draws are made for one trial."""
 _WORST = TrialState.PRUNED
 """The sampler ranks trials in this state behind all that have a time."""
 
@@ -50,6 +52,7 @@ class Estimator:
                 group=self._is_grouped,
                 constant_liar=True,
                 n_startup_trials=_STARTUP,
+                n_ei_candidates=_CANDIDATES,
                 seed=int(rng.integers(1 << 31)),
             )
         with quiet_optuna():

@@ -12,7 +12,7 @@ from mlsearch.search.base import CandidateFilter, SearchSpace
 from mlsearch.search.estimator import Estimator
 from mlsearch.search.from_study import StudyProposer
 
-_DRAWS = 8
+_DRAWS = 6
 """From the estimator, for each pool that a filter picks from."""
 _NEIGHBOURS = 24
 _UNIFORM = 32
@@ -20,6 +20,8 @@ _BEST = 4
 """So many of the fastest candidates have their neighbours looked at."""
 _TRIES = 12
 """Draws until an untried, valid one is found; in a constrained space many are neither."""
+_TRIES_FOR_POOL = 2
+"""The same where neighbours and uniform ones stand beside them anyway: a draw takes milliseconds."""
 
 
 class TpeProposer(StudyProposer):
@@ -42,7 +44,7 @@ class TpeProposer(StudyProposer):
             return self.uniform(max(wanted, _UNIFORM) if self._filter.is_active else wanted)
         if not self._filter.is_active:
             return self._drawn(wanted) or self._neighbours(wanted) or self.uniform(wanted)
-        pool = self._drawn(max(wanted, _DRAWS)) + self._neighbours(_NEIGHBOURS)
+        pool = self._drawn(max(wanted, _DRAWS), _TRIES_FOR_POOL) + self._neighbours(_NEIGHBOURS)
         pool += self.uniform(_UNIFORM)
         return self.fresh(pool, len(pool))
 
@@ -54,8 +56,8 @@ class TpeProposer(StudyProposer):
         if trial.state == TrialState.COMPLETE and candidate is not None and trial.value is not None:
             self._times.append((trial.value, candidate))
 
-    def _drawn(self, count: int) -> list[Candidate]:
-        drawn = (self.space.repair(params) for params in self._estimator.draws(count + _TRIES))
+    def _drawn(self, count: int, spare: int = _TRIES) -> list[Candidate]:
+        drawn = (self.space.repair(params) for params in self._estimator.draws(count + spare))
         return self.fresh((candidate for candidate in drawn if candidate), count)
 
     def _neighbours(self, count: int) -> list[Candidate]:

@@ -12,6 +12,7 @@ from mlsearch.errors import KnobError, MlsearchError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText
 from mlsearch.space.emitted import EmittedTemplate, emitted_templates
+from mlsearch.space.knobs import Knob
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
@@ -19,7 +20,7 @@ from mlsearch.task import Task
 from mlsearch.workload import Tiling, element_bytes
 
 TEMPLATE_PARAMETER = "template"
-_TRIES_PER_NEIGHBOUR = 20
+_TRIES_PER_NEIGHBOUR = 10
 
 
 class Space:
@@ -106,15 +107,15 @@ class Space:
         """Distinct valid candidates with one or two knobs changed by a step."""
         part = self.parts[candidate.template]
         free = [knob for knob in part.knobs if len(knob.values) > 1]
+        if not free:
+            return []
         found: dict[str, Candidate] = {}
-        for _ in range(count * _TRIES_PER_NEIGHBOUR if free else 0):
-            knobs = candidate.knobs
-            for index in rng.choice(len(free), min(len(free), int(rng.integers(1, 3))), replace=False):
-                near = free[index].near(knobs[free[index].name])
-                knobs[free[index].name] = near[int(rng.integers(len(near)))]
-            if not part.violations(knobs):
-                neighbour = part.template.candidate(knobs)
-                found.setdefault(neighbour.key, neighbour)
+        for _ in range(_TRIES_PER_NEIGHBOUR):
+            moved = [_moved(candidate.knobs, free, rng) for _ in range(2 * count)]
+            for knobs, is_valid in zip(moved, part.valid(moved), strict=True):
+                if is_valid and len(found) < count:
+                    neighbour = part.template.candidate(knobs)
+                    found.setdefault(neighbour.key, neighbour)
             if len(found) == count:
                 break
         return list(found.values())
@@ -222,6 +223,14 @@ def _inner_size(view: DispatchView) -> int:
         ),
         default=1,
     )
+
+
+def _moved(knobs: dict[str, KnobValue], free: Sequence[Knob], rng: np.random.Generator) -> dict[str, KnobValue]:
+    """The assignment with one or two of the free knobs changed by a step."""
+    for index in rng.choice(len(free), min(len(free), int(rng.integers(1, 3))), replace=False):
+        near = free[index].near(knobs[free[index].name])
+        knobs[free[index].name] = near[int(rng.integers(len(near)))]
+    return knobs
 
 
 def _parameter_names(parts: Sequence[TemplateSpace]) -> dict[tuple[str, str], str]:

@@ -44,6 +44,8 @@ GIVE_UP_FACTOR = 5.0
 """A candidate whose first run takes so many times the best is timed once and let go."""
 FINALISTS_KEPT = 6
 """Artifacts of so many of the best candidates stay on disk for the paired runs."""
+_REFIT_GROWTH = 1.1
+"""The model is fitted anew once there are so many times the trials: at first after each batch, later every few."""
 _SAMPLED_FOR_OPTIONS = 128
 _SEARCHED = "mlsearch:searched_s"
 
@@ -136,7 +138,7 @@ class TaskSearch:
         self._proposer: Proposer = make_proposer(options.sampler, space, self._study, options.seed, gate)
         self._best: list[Found] = []
         self._outcomes: Counter[str] = Counter()
-        self._trials = 0
+        self._trials = self._fitted_at = 0
         self._has_untuned = False
         self._best_us = baseline.time_us
         self._baseline_samples: list[float] = list(baseline.measured.samples_us)
@@ -168,7 +170,9 @@ class TaskSearch:
             self._try(asked, limits)
             self._study.set_user_attr(_SEARCHED, self._searched_s())
             if self._gate is not None:
-                self._gate.refit()
+                if self._trials >= _REFIT_GROWTH * self._fitted_at:
+                    self._gate.refit()
+                    self._fitted_at = self._trials
                 self._bench.watch(SurrogateState(self._task.id, self._gate.is_active, self._gate.rank_skill))
         return self.result()
 
@@ -300,6 +304,7 @@ class TaskSearch:
             self._has_untuned |= stored.record.candidate.is_untuned
         if self._trials and self._gate is not None:
             self._gate.refit()
+            self._fitted_at = self._trials
 
     def _add_untuned(self) -> None:
         """The untuned build is a trial of the study, as a rule its first; later runs measure it anew but add none."""
