@@ -10,6 +10,7 @@ from mlsearch import spec as specs
 from mlsearch import target as targets
 from mlsearch import toolchain
 from mlsearch.errors import PayloadError, SpecError
+from mlsearch.variant import variant_of
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,25 @@ def compile_payload(payload: Path, spec: Path, output: Path, target: str) -> Del
     not compile."""
     resolved = targets.resolve(target, 1)
     text = specs.read_spec(spec)
+    variant = variant_of(text, str(spec))
+    resolved = variant.on(resolved)
+    preprocessing = spec if variant.script is not None else None
     with tempfile.TemporaryDirectory(prefix="mlsearch-") as name:
         workdir = Path(name)
-        found = specs.application(text, str(spec), payload, None, resolved, workdir)
+        found = specs.application(text, str(spec), payload, None, resolved, workdir, preprocessing)
         if found.unused:
             raise SpecError(
                 f"{spec}: entry '{found.unused[0]}' applies to nothing in {payload}; tune it again, or check that the"
                 " flags and the compiler are those of the spec's header"
             )
         draft = output.with_name(f".{output.name}.draft")
-        argv = toolchain.compile_argv(payload, draft, resolved.compile_flags, library=spec if found.entries else None)
+        argv = toolchain.compile_argv(
+            payload,
+            draft,
+            resolved.compile_flags,
+            library=spec if found.entries else None,
+            preprocessing=preprocessing,
+        )
         done = toolchain.run(argv)
         if done.returncode or not draft.is_file():
             draft.unlink(missing_ok=True)

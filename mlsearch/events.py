@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlsearch.summary import TaskSummary, TuneSummary, WholePayload
+from mlsearch.summary import TaskSummary, TuneSummary, VariantSummary, WholePayload
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,13 @@ class WholeDone:
 
 
 @dataclass(frozen=True)
+class VariantDone:
+    """A stage of a variant of the payload is over."""
+
+    summary: VariantSummary
+
+
+@dataclass(frozen=True)
 class Warn:
     """Something the user should know, e.g. that the machine's speed drifted."""
 
@@ -107,6 +114,7 @@ Event = (
     | SurrogateState
     | TaskDone
     | WholeDone
+    | VariantDone
     | Warn
     | Finished
 )

@@ -13,9 +13,12 @@ from mlsearch.candidate import Candidate
 from mlsearch.errors import SpecError
 from mlsearch.ir import library
 from mlsearch.ir.library import EntryText
+from mlsearch.ir.preprocessing import carry
 from mlsearch.summary import Speedup
 from mlsearch.target import Target, compiler_version
+from mlsearch.variant import DEFAULT, Variant
 
+PREPROCESSING_FLAG = "--iree-preprocessing-transform-spec-filename"
 LIBRARY_FLAG = "--iree-codegen-transform-dialect-library"
 TUNING_SPEC_FLAG = "--iree-codegen-tuning-spec-path"
 
@@ -39,17 +42,30 @@ class SpecEntry:
 
 
 def spec_text(
-    entries: Sequence[SpecEntry], payload: Path, target: Target, when: str, whole: str = "not checked"
+    entries: Sequence[SpecEntry],
+    payload: Path,
+    target: Target,
+    when: str,
+    whole: str = "not checked",
+    variant: Variant = DEFAULT,
 ) -> str:
-    """The spec with its header; `whole` tells of the whole payload. Without entries it is empty and says so."""
+    """The spec with its header; `whole` tells of the whole payload. Without entries, and for the payload as it is, it
+    is empty and says so. `target` is without the variant's flags."""
     body = library.EMPTY_LIBRARY
     if entries:
         body = library.readable(library.library_text([entry.text for entry in entries]))
-    return "".join(f"// {line}".rstrip() + "\n" for line in _header(entries, payload, target, when, whole)) + body
+    if not variant.is_default:
+        body = carry(body, variant.name, variant.flags, variant.script)
+    header = _header(entries, payload, target, when, whole, variant)
+    return "".join(f"// {line}".rstrip() + "\n" for line in header) + body
 
 
-def _header(entries: Sequence[SpecEntry], payload: Path, target: Target, when: str, whole: str) -> list[str]:
-    flags = shlex.join(target.compile_flags)
+def _header(
+    entries: Sequence[SpecEntry], payload: Path, target: Target, when: str, whole: str, variant: Variant
+) -> list[str]:
+    flags = shlex.join(variant.on(target).compile_flags)
+    if variant.script is not None:
+        flags += f" {PREPROCESSING_FLAG}=SPEC"
     lines = [
         f"Tuned by mlsearch {__version__} for IREE {compiler_version()} on {when}.",
         f"Payload: {_one_line(payload.name)}",
@@ -57,9 +73,20 @@ def _header(entries: Sequence[SpecEntry], payload: Path, target: Target, when: s
         f" (fingerprint {target.fingerprint})",
         "",
     ]
-    if not entries:
+    if not entries and variant.is_default:
         return [*lines, "No schedule was proven faster than the untuned build, so this spec changes nothing."]
     lines += ["Apply it with the flags that it was tuned under:", f"  iree-compile {flags} \\"]
+    if not variant.is_default:
+        rewrites = " (@__transform_main in here rewrites the payload)" if variant.script is not None else ""
+        lines.insert(-2, f"Variant of the payload: {variant.name}{rewrites}")
+    if not entries:
+        return [
+            *lines,
+            "    PAYLOAD -o OUT.vmfb",
+            "These flags are all: no schedule was proven faster than what IREE chooses under them.",
+            "",
+            f"Whole payload: {_one_line(whole)}",
+        ]
     if target.chip is not None:
         lines += [
             f"    {LIBRARY_FLAG}=SPEC PAYLOAD -o OUT.vmfb",
@@ -121,8 +148,18 @@ class Application:
         return tuple(entry for entry in self.entries if entry not in self.functions)
 
 
-def application(text: str, where: str, module: Path, phase: str | None, target: Target, workdir: Path) -> Application:
+def application(
+    text: str,
+    where: str,
+    module: Path,
+    phase: str | None,
+    target: Target,
+    workdir: Path,
+    preprocessing: Path | None = None,
+) -> Application:
     """Compile `module` (from `phase`, or from its beginning) up to its configuration and see which entries fire.
+
+    `target` has the flags of the spec's variant; `preprocessing` is its script.
 
     Raises SpecError if the spec can't be followed or breaks the compilation.
     """
@@ -138,6 +175,7 @@ def application(text: str, where: str, module: Path, phase: str | None, target: 
         output,
         target.compile_flags,
         library=path,
+        preprocessing=preprocessing,
         compile_from=phase,
         compile_to="executable-configurations",
     )

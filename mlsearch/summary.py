@@ -102,6 +102,22 @@ class TimeSpent:
 
 
 @dataclass(frozen=True)
+class VariantSummary:
+    """A variant of the payload, and how it fared."""
+
+    name: str
+    flags: tuple[str, ...]
+    rewrites: bool
+    """A script changes the payload before dispatches form."""
+    untuned_speedup: float | None
+    """Of the whole payload over the default variant, both untuned."""
+    speedup: float | None
+    """The same with the schedules that were found for it."""
+    dropped: str | None
+    """Why it was not followed further."""
+
+
+@dataclass(frozen=True)
 class TuneSummary:
     version: str
     compiler: str
@@ -119,8 +135,13 @@ class TuneSummary:
     speedup: float | None
     speedup_ci95: tuple[float, float] | None
     whole_payload: WholePayload | None
+    """Against the default variant, untuned."""
     whole_payload_note: str
     """Why `whole_payload` is None."""
+    variant: str
+    """Name of the payload's variant that the spec is for; `tasks` are its tasks."""
+    variants: tuple[VariantSummary, ...]
+    """All that were looked at, the default first; empty where there is no other."""
     tasks: tuple[TaskSummary, ...]
     time: TimeSpent
     interrupted: bool

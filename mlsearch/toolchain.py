@@ -52,6 +52,7 @@ def compile_argv(
     flags: tuple[str, ...],
     *,
     library: Path | None = None,
+    preprocessing: Path | None = None,
     compile_from: str | None = None,
     compile_to: str | None = None,
     extra: tuple[str, ...] = (),
@@ -62,6 +63,8 @@ def compile_argv(
         argv.append(f"--compile-from={compile_from}")
     if compile_to:
         argv.append(f"--compile-to={compile_to}")
+    if preprocessing:
+        argv.append(f"--iree-preprocessing-transform-spec-filename={preprocessing}")
     if library:
         argv.append(f"--iree-codegen-transform-dialect-library={library_argument(library)}")
     return (*argv, *extra)

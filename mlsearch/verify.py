@@ -25,10 +25,12 @@ from mlsearch.events import Step, Watcher
 from mlsearch.payload import Payload, load_payload
 from mlsearch.statistics import paired_speedup
 from mlsearch.summary import SAME_CODE_SPREAD, Speedup, WholePayload
+from mlsearch.target import Target
 from mlsearch.task import Task, cut
 from mlsearch.tune.finals import pair_plan, rounds_for
 from mlsearch.tune.trials import Baseline, measure_baseline
 from mlsearch.tune.whole import compare_functions, not_runnable, runnable_signatures
+from mlsearch.variant import variant_of
 from mlsearch.workbench import Workbench, open_workbench
 
 _TIMEOUT_S = 600.0
@@ -72,17 +74,25 @@ def verify(
 
     Raises MlsearchError where payload or spec can't even be read or compiled.
     """
-    resolved = targets.resolve(target, threads)
+    plain = targets.resolve(target, threads)
     text = specs.read_spec(spec)
+    variant = variant_of(text, str(spec))
+    resolved = variant.on(plain)
     with open_workbench(resolved, watch, seed=seed) as bench:
         watch(Step("compiling the payload to dispatches"))
-        loaded = load_payload(payload, resolved, bench.workdir, function)
+        loaded = load_payload(payload, resolved, bench.workdir, function, variant)
         tasks = cut(loaded, resolved, bench.workdir)
         watch(Step("looking where the spec is applied"))
-        found = specs.application(text, str(spec), payload, None, resolved, bench.workdir)
+        found = specs.application(text, str(spec), payload, None, resolved, bench.workdir, loaded.preprocessing)
         checks = [_check_entry(bench, name, text, found, tasks) for name in found.entries]
-        watch(Step("checking and timing the whole payload"))
-        whole, whole_problems, notes = _check_whole(bench, loaded, text, tasks) if found.entries else (None, (), ())
+        whole: WholePayload | None = None
+        whole_problems: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
+        if found.entries or not variant.is_default:
+            watch(Step("checking and timing the whole payload"))
+            untuned = loaded if variant.is_default else load_payload(payload, plain, bench.workdir / "plain", function)
+            builds = ((untuned, plain, None), (loaded, resolved, text))
+            whole, whole_problems, notes = _check_whole(bench, builds, tasks)
     problems = [f"entry '{check.name}': {check.problem}" for check in checks if check.problem]
     problems += [*whole_problems, *_whole_problems(whole)]
     return Verification(str(payload), str(spec), tuple(checks), whole, tuple(problems), notes)
@@ -163,16 +173,21 @@ def _pair(
 
 
 def _check_whole(
-    bench: Workbench, payload: Payload, text: str, tasks: Sequence[Task]
+    bench: Workbench, builds: Sequence[tuple[Payload, Target, str | None]], tasks: Sequence[Task]
 ) -> tuple[WholePayload | None, tuple[str, ...], tuple[str, ...]]:
-    """The whole payload with the spec; problems where it breaks with the spec; notes on what could not be checked."""
+    """The whole payload with the spec; problems where it breaks with the spec; notes on what could not be checked.
+
+    `builds`: the plain payload without a library, then the spec's variant of it with the spec.
+    """
     longest = sum(task.workload.reduction_length for task in tasks if task.workload is not None)
-    signatures = runnable_signatures(payload, max(1, longest))
+    plain = builds[0][0]
+    signatures = runnable_signatures(plain, max(1, longest))
     if not signatures:
-        return None, (), (not_runnable(payload),)
+        return None, (), (not_runnable(plain),)
     artifacts = []
-    for key, library in (("payload-untuned", None), ("payload-with-spec", text)):
-        request = BuildRequest(key, payload.flow_module, library, (), bench.target.compile_flags, _TIMEOUT_S)
+    for payload, target, library in builds:
+        key = "payload-with-spec" if library else "payload-untuned"
+        request = BuildRequest(key, payload.flow_module, library, (), target.compile_flags, _TIMEOUT_S)
         built = bench.build_one(request)
         if not isinstance(built, Built):
             told = (f"the whole payload does not compile{' with the spec' if library else ''}: {reason(built)}",)

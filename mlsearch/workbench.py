@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -67,16 +67,19 @@ class Workbench:
     cache: CacheState
     keeps_files: bool
     """The user named the folder, so all artifacts stay."""
+    scope: str = ""
+    """Keeps the artifacts of one variant of the payload apart from those of another."""
 
     def build(self, requests: list[BuildRequest]) -> Iterator[tuple[BuildRequest, BuildOutcome]]:
         """Outcomes as they come; the time that the caller takes in between is not counted as compiling."""
-        outcomes = self.builder.build(requests)
+        outcomes = self.builder.build([replace(request, key=self.scope + request.key) for request in requests])
         while True:
             with self.compiling():
                 outcome = next(outcomes, None)
             if outcome is None:
                 return
-            yield outcome
+            request, how = outcome
+            yield replace(request, key=request.key.removeprefix(self.scope)), how
 
     def build_one(self, request: BuildRequest) -> BuildOutcome:
         [(_, outcome)] = self.build([request])

@@ -103,6 +103,14 @@ Examples:
     help="Whether the data is in the CPU's caches when a run is timed.",
 )
 @click.option(
+    "--variants",
+    metavar="NAMES",
+    default="all",
+    show_default=True,
+    help="Variants of the payload (flags and rewrites before dispatches form) that compete: all, default, or names "
+    "separated by commas.",
+)
+@click.option(
     "--no-device",
     is_flag=True,
     help="For a GPU that isn't here: only build the candidates and rank them by what their code tells.",
@@ -130,6 +138,7 @@ def tune_command(
     sampler: str,
     surrogate: str,
     cache: CacheState,
+    variants: str,
     no_device: bool,
     quiet: bool,
 ) -> None:
@@ -174,6 +183,7 @@ def tune_command(
             sampler=sampler,
             surrogate=surrogate == "on",
             cache=cache,
+            variants=variants,
         )
         if no_device:
             from mlsearch.bundle.ahead import write_ahead_bundle
@@ -210,7 +220,15 @@ def _use_command(summary: TuneSummary, payload: Path) -> tuple[str, ...]:
     from mlsearch import target, toolchain
 
     flags = target.resolve(summary.target, summary.threads).compile_flags
-    tool, *arguments = toolchain.compile_argv(payload, Path(f"{payload.stem}.vmfb"), flags, library=Path(summary.spec))
+    chosen = next((variant for variant in summary.variants if variant.name == summary.variant), None)
+    spec = Path(summary.spec)
+    tool, *arguments = toolchain.compile_argv(
+        payload,
+        Path(f"{payload.stem}.vmfb"),
+        (*flags, *(chosen.flags if chosen else ())),
+        preprocessing=spec if chosen and chosen.rewrites else None,
+        library=spec if any(task.applied for task in summary.tasks) else None,
+    )
     # Bare only if the shell finds the same one: a spec is for one version of the compiler.
     found = shutil.which("iree-compile")
     same = found is not None and Path(found).resolve() == Path(tool).resolve()

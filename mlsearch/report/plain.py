@@ -19,7 +19,7 @@ from mlsearch.report.text import (
     speedup_text,
     time_text,
 )
-from mlsearch.summary import TaskSummary
+from mlsearch.summary import TaskSummary, VariantSummary
 
 SILENCE_S = 4.0
 """Nothing may be silent for more than five seconds; one is left for a busy machine."""
@@ -96,11 +96,25 @@ def event_line(event: events.Event) -> str:
                 f"whole payload: {time_text(whole.baseline_us)} untuned, {time_text(whole.tuned_us)} tuned,"
                 f" {speedup_text(whole.speedup)} {interval_text(whole.speedup_ci95)}"
             )
+        case events.VariantDone(variant):
+            return variant_line(variant)
         case events.Warn(text):
             return f"warning: {one_line(text)}"
         case events.Finished(summary):
             state = "interrupted" if summary.interrupted else "done"
             return f"{state} after {span_text(summary.time.wall_s)}"
+
+
+def variant_line(variant: VariantSummary) -> str:
+    """How a variant of the payload stands."""
+    parts = []
+    if variant.untuned_speedup is not None:
+        parts.append(f"{speedup_text(variant.untuned_speedup)} untuned")
+    if variant.speedup is not None:
+        parts.append(f"{speedup_text(variant.speedup)} with schedules")
+    if variant.dropped is not None:
+        parts.append(f"left: {one_line(variant.dropped)}")
+    return f"variant {one_line(variant.name)}: {', '.join(parts)}"
 
 
 def task_line(summary: TaskSummary) -> str:

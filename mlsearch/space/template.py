@@ -21,6 +21,10 @@ from mlsearch.target import Target
 from mlsearch.workload import Tiling
 
 
+PREPROCESSING = "preprocessing"
+"""Folder of variants of the payload below a folder of templates, see `mlsearch.variant`."""
+
+
 @dataclass(frozen=True)
 class Template:
     id: str
@@ -186,11 +190,12 @@ def _check_value(template: Template, place: str, name: str, value: object) -> No
 def load_templates(folder: Path, backend: str) -> list[Template]:
     """The templates below `folder/<backend>`, or below `folder` if it has no such folder; sorted by id.
 
-    Raises TemplateError if there are none.
+    Raises TemplateError if there are none, nor any variants of the payload.
     """
     start = folder / backend if (folder / backend).is_dir() else folder
-    files = sorted(start.rglob("*.mlir"))
-    if not files:
+    variants = folder / PREPROCESSING
+    files = sorted(path for path in start.rglob("*.mlir") if not path.is_relative_to(variants))
+    if not files and not variants.is_dir():
         raise TemplateError(f"no templates (*.mlir) below {folder}")
     return [Template.load(path, folder) for path in files]
 

@@ -38,6 +38,8 @@ class TuneOptions:
     sampler: str
     surrogate: bool
     cache: CacheState
+    variants: str
+    """Variants of the payload to look at: `all`, `default`, or names separated by commas."""
 
     @property
     def trials_per_task(self) -> int | None:

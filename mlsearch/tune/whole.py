@@ -43,6 +43,8 @@ class Confirmed:
     dropped: tuple[tuple[SpecEntry, str], ...] = ()
     """Entries that are left out, and why."""
     interrupted: bool = False
+    artifact: Path | None = None
+    """The payload with these entries; where there is a `whole`."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def _confirm(
         numerics=compared.numerics[1],
         dropped=tuple(entry.name for entry, _ in dropped),
     )
-    return Confirmed(tuple(kept), whole, "", tuple(dropped))
+    return Confirmed(tuple(kept), whole, "", tuple(dropped), artifact=tuned)
 
 
 def runnable_signatures(payload: Payload, reduction_length: int) -> list[Signature]:

@@ -31,6 +31,7 @@ class FakeTuneOptions:
     sampler: str
     surrogate: bool
     cache: str
+    variants: str
 
 
 def install(monkeypatch: pytest.MonkeyPatch, module: str, **contents: Any) -> None:

@@ -129,6 +129,7 @@ def options(folder: Path, **changes: object) -> TuneOptions:
         sampler="random",
         surrogate=False,
         cache="warm",
+        variants="default",
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 

@@ -70,6 +70,8 @@ def summary(**changes: object) -> TuneSummary:
         "speedup_ci95": (44.0, 46.0),
         "whole_payload": WholePayload(199_500.0, 4410.0, 45.2, (44.0, 46.0), AGREES, ()),
         "whole_payload_note": "",
+        "variant": "default",
+        "variants": (),
         "tasks": (task(), stuck_task()),
         "time": TimeSpent(100.0, 55.0, 40.0, 5.0),
         "interrupted": False,

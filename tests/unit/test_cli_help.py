@@ -14,7 +14,7 @@ from mlsearch.cli.main import command_line
 CONTRACT = {
     "tune": (
         "--target --trials --max-time --budget --seed --function --store --study -o --json --threads --jobs"
-        " --templates --workdir --sampler --surrogate --cache --no-device --debug --quiet"
+        " --templates --workdir --sampler --surrogate --cache --variants --no-device --debug --quiet"
     ),
     "inspect": "--target --json --threads --templates --debug",
     "space": "--task --json --target --threads --templates --debug",

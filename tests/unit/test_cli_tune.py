@@ -60,6 +60,7 @@ def test_the_defaults_are_those_that_help_shows(asked: list[FakeTuneOptions]) ->
             sampler="tpe",
             surrogate=True,
             cache="warm",
+            variants="all",
         )
     ]
 
@@ -69,7 +70,7 @@ def test_every_option_reaches_the_library(asked: list[FakeTuneOptions], tmp_path
     line = (
         "--target t --trials 8 --max-time 1h30m --budget full --seed 7 --store s.journal --study nightly"
         " -o out.mlir --threads 2 --jobs 3 --templates templates --workdir work --sampler random"
-        " --surrogate off --cache cold"
+        " --surrogate off --cache cold --variants o3,im2col"
     )
     result = run(*line.split(), "--function", 'a "b" $c')
     assert result.exit_code == 0, result.output
@@ -92,6 +93,7 @@ def test_every_option_reaches_the_library(asked: list[FakeTuneOptions], tmp_path
             sampler="random",
             surrogate=False,
             cache="cold",
+            variants="o3,im2col",
         )
     ]
 

@@ -17,10 +17,10 @@ from iree.compiler import ir as mlir
 from iree.compiler.dialects import iree_codegen
 
 from mlsearch.ir.module import new_context, parse
-from mlsearch.space.template import Template, built_in_folder
+from mlsearch.space.template import PREPROCESSING, Template, built_in_folder
 from mlsearch.space.template_space import TemplateSpace
 
-FILES = sorted(built_in_folder().rglob("*.mlir"))
+FILES = sorted(path for path in built_in_folder().rglob("*.mlir") if PREPROCESSING not in path.parts)
 FACTS = {"lanes", "registers", "element_bytes", "input_bytes", "l1_bytes", "l2_bytes", "threads"}
 LOOPS = {"the example's": None, "odd": (731, 1023, 137), "small": (5, 7, 3), "unit": (1, 4096, 4096)}
 GRID = 1500

@@ -15,13 +15,13 @@ from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.module import new_context, parse, python_value, walk
 from mlsearch.ir.template import BIND
 from mlsearch.space.constraints import knobs_of
-from mlsearch.space.template import Template, built_in_folder
+from mlsearch.space.template import PREPROCESSING, Template, built_in_folder
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.testing.bind import LANES, bound_library
 from mlsearch.testing.bind import knobs_of as settings
 
 FOLDER = built_in_folder()
-FILES = sorted(FOLDER.rglob("*.mlir"))
+FILES = sorted(path for path in FOLDER.rglob("*.mlir") if PREPROCESSING not in path.parts)
 TWINS = Path(__file__).parents[1] / "lit"
 HEADER = ("Matches", "Leaves", "Knobs", "Known failures")
 

@@ -163,7 +163,7 @@ def test_an_interrupt_before_anything_is_proven_leaves_an_earlier_spec_in_place(
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tune_run, "decide", interrupted)
+    monkeypatch.setattr("mlsearch.tune.contender.decide", interrupted)
     assert run.tune(trials=8).interrupted
     assert run.spec == before
 

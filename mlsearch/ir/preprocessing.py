@@ -1,0 +1,156 @@
+"""Payload variants as MLIR: what is set or rewritten before dispatches form, and how a spec carries it along.
+
+A variant's file is a module with
+
+    mlsearch.flags = ["--iree-…"]     flags of the compiler, on the module
+    @__transform_main                 the sequence that IREE runs on the whole payload; may be missing
+    mlsearch.domains = {n = [16, 32]} on the module: values of each knob, each combination is a variant of its own
+    mlsearch.knobs = ["", "n", ""]    on `transform.structured.pack`: the knob behind each packed size, "" for none
+
+A spec for a variant has these sequences beside its own, and `mlsearch.variant` with the variant's name on its module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from iree.compiler import ir as mlir
+
+from mlsearch.errors import TemplateError
+from mlsearch.ir.module import (
+    IrError,
+    Module,
+    Operation,
+    new_context,
+    parse,
+    python_value,
+    symbol_name,
+    top_level,
+    walk,
+)
+
+REWRITE = "__transform_main"
+"""The sequence that IREE looks for in a preprocessing script."""
+_FLAGS, _DOMAINS, _KNOBS, _VARIANT = "mlsearch.flags", "mlsearch.domains", "mlsearch.knobs", "mlsearch.variant"
+_PACK = "transform.structured.pack"
+_SIZES = "static_packed_sizes"
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What a variant's file declares."""
+
+    flags: tuple[str, ...]
+    domains: dict[str, tuple[int, ...]]
+    rewrites: bool
+    """It has a sequence that changes the payload."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """The variant that a spec is for."""
+
+    name: str | None
+    """None: the payload as it is."""
+    flags: tuple[str, ...]
+    rewrites: bool
+
+
+def read_preprocessing(text: str, where: str) -> Preprocessing:
+    """Raises TemplateError, naming `where`."""
+    module = _parsed(text, where)
+    flags = _plain(module, _FLAGS, [])
+    domains = _plain(module, _DOMAINS, {})
+    if not (isinstance(flags, list) and all(isinstance(flag, str) for flag in flags)):
+        raise TemplateError(f"{where}: {_FLAGS} is not a list of strings")
+    if not (isinstance(domains, dict) and all(_are_integers(values) for values in domains.values())):
+        raise TemplateError(f"{where}: {_DOMAINS} has to give each knob a list of integers")
+    used = {name for op in walk(module.operation) for name in _knob_names(op, where) if name}
+    if used != set(domains):
+        odd = ", ".join(sorted(used ^ set(domains)))
+        raise TemplateError(f"{where}: {_DOMAINS} and {_KNOBS} do not name the same knobs: {odd}")
+    rewrites = _rewrites(module)
+    if not rewrites and not flags:
+        raise TemplateError(f"{where} sets no {_FLAGS} and has no sequence @{REWRITE}, so it is no variant")
+    return Preprocessing(tuple(flags), {str(name): tuple(values) for name, values in domains.items()}, rewrites)
+
+
+def bind_preprocessing(text: str, values: Mapping[str, int]) -> str:
+    """The script with these knob values, without mlsearch's own attributes. `text` has been read without complaint."""
+    module = parse(text, new_context())
+    for op in list(walk(module.operation)):
+        names = _knob_names(op, "")
+        if not names:
+            continue
+        with module.context:
+            sizes = mlir.DenseI64ArrayAttr(op.attributes[_SIZES])
+            bound = [values[name] if name else size for name, size in zip(names, sizes, strict=True)]
+            op.attributes[_SIZES] = mlir.DenseI64ArrayAttr.get(bound)
+        del op.attributes[_KNOBS]
+    for name in (_FLAGS, _DOMAINS):
+        if name in module.operation.attributes:
+            del module.operation.attributes[name]
+    return str(module)
+
+
+def carry(library: str, name: str, flags: tuple[str, ...], script: str | None) -> str:
+    """A transform library that also holds what its variant needs: flags as an attribute, sequences as its own.
+
+    Raises TemplateError if a sequence of the script has the name of one of the library's.
+    """
+    module = parse(library, new_context())
+    with module.context:
+        attributes = module.operation.attributes
+        attributes[_VARIANT] = mlir.StringAttr.get(name)
+        attributes[_FLAGS] = mlir.ArrayAttr.get([mlir.StringAttr.get(flag) for flag in flags])
+    if script is None:
+        return str(module)
+    taken = {symbol_name(op) for op in top_level(module)}
+    source = parse(script, module.context)
+    for op in top_level(source):
+        if symbol_name(op) in taken:
+            raise TemplateError(f"variant '{name}': its sequence @{symbol_name(op)} has the name of a spec's own")
+        op.clone(mlir.InsertionPoint(module.body))
+    return str(module)
+
+
+def carried(text: str, where: str) -> Carried:
+    """The variant that a spec is for. Raises TemplateError for a spec that is no MLIR, or says it in another form."""
+    module = _parsed(text, where)
+    flags = _plain(module, _FLAGS, [])
+    if not (isinstance(flags, list) and all(isinstance(flag, str) for flag in flags)):
+        raise TemplateError(f"{where}: {_FLAGS} is not a list of strings")
+    name = _plain(module, _VARIANT, None)
+    return Carried(None if name is None else str(name), tuple(flags), _rewrites(module))
+
+
+def _parsed(text: str, where: str) -> Module:
+    try:
+        return parse(text, new_context())
+    except IrError as error:
+        raise TemplateError(f"{where} does not parse: {error}") from None
+
+
+def _plain(module: Module, name: str, default: object) -> object:
+    attributes = module.operation.attributes
+    return python_value(attributes[name]) if name in attributes else default
+
+
+def _rewrites(module: Module) -> bool:
+    return any(op.name == "transform.named_sequence" and symbol_name(op) == REWRITE for op in top_level(module))
+
+
+def _are_integers(values: object) -> bool:
+    return isinstance(values, list) and bool(values) and all(type(value) is int for value in values)
+
+
+def _knob_names(op: Operation, where: str) -> list[str]:
+    """The knob behind each packed size of `op`; empty if it has none."""
+    if _KNOBS not in op.attributes:
+        return []
+    names = python_value(op.attributes[_KNOBS])
+    count = len(mlir.DenseI64ArrayAttr(op.attributes[_SIZES])) if op.name == _PACK else 0
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and len(names) == count):
+        raise TemplateError(f"{where}: {_KNOBS} goes on {_PACK}, with one name, or an empty one, per packed size")
+    return [str(name) for name in names]

@@ -1,0 +1,291 @@
+"""One variant of the payload on its way through a run: cut, measured, searched, decided, confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlsearch import spec, toolchain
+from mlsearch.errors import MlsearchError
+from mlsearch.events import Step, Warn
+from mlsearch.payload import Payload, load_payload
+from mlsearch.records.store import Store
+from mlsearch.space.space import Space, space_of
+from mlsearch.space.template import Template
+from mlsearch.spec import Application, SpecEntry
+from mlsearch.statistics import drift
+from mlsearch.summary import TaskSummary
+from mlsearch.task import Task, cut
+from mlsearch.tune.finals import Winner, decide
+from mlsearch.tune.options import TuneOptions
+from mlsearch.tune.summaries import summarize_task
+from mlsearch.tune.trials import Baseline, Limits, SearchResult, TaskSearch, measure_baseline
+from mlsearch.tune.whole import Confirmed, confirm
+from mlsearch.variant import Variant
+from mlsearch.workbench import Workbench, utc_now
+
+_DRIFT_WORTH_A_WORD = 0.25
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task that can be tuned."""
+
+    task: Task
+    space: Space
+    baseline: Baseline
+
+    @property
+    def weight_us(self) -> float:
+        """What it takes of the untuned payload's time."""
+        return self.task.sites * self.baseline.time_us
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A task after its search and its finals."""
+
+    prepared: Prepared
+    result: SearchResult
+    winner: Winner | None
+    note: str
+
+
+class Contender:
+    """The stages of one variant, in order. Ctrl-C ends a stage early and sets `interrupted`."""
+
+    def __init__(
+        self, variant: Variant, bench: Workbench, store: Store, options: TuneOptions, templates: Sequence[Template]
+    ) -> None:
+        """`bench` is the run's own; the variant's flags and its folder are seen to here."""
+        self.variant = variant
+        if not variant.is_default:
+            bench = replace(
+                bench,
+                target=variant.on(bench.target),
+                workdir=bench.workdir / variant.name,
+                scope=f"{variant.name}-",
+            )
+        self.bench, self._store, self._options, self._templates = bench, store, options, templates
+        self.payload: Payload
+        self.tasks: tuple[Task, ...] = ()
+        self.interrupted = False
+        self._prepared: list[Prepared] = []
+        self._idle: dict[str, TaskSummary] = {}
+        self._tuned: dict[str, Tuned] = {}
+
+    def load(self) -> None:
+        """Compile the variant to dispatches and cut it. Raises PayloadError."""
+        with self.bench.compiling():
+            self.payload = load_payload(
+                self._options.payload, self.bench.target, self.bench.workdir, self._options.function, self.variant
+            )
+            self._step("cutting the payload into tasks")
+            self.tasks = tuple(cut(self.payload, self.bench.target, self.bench.workdir))
+
+    def prepare(self) -> None:
+        """Measure the tasks that can be tuned, the weightiest first; others go with the reason."""
+        for task in self.tasks:
+            self._step(f"measuring {task.id} ({task.label}) untuned")
+            space = space_of(task, self._templates, self.bench.target)
+            try:
+                if isinstance(space, str):
+                    raise MlsearchError(space)
+                if space.note:
+                    self.bench.watch(Warn(space.note))
+                self._prepared.append(Prepared(task, space, measure_baseline(self.bench, task)))
+            except MlsearchError as reason:
+                self._idle[task.id] = summarize_task(task, None, None, None, not_tunable=str(reason))
+        self._prepared.sort(key=lambda each: -each.weight_us)
+
+    @property
+    def reduction_length(self) -> int:
+        """Of all tasks one after the other: what errors of the whole payload may add up over."""
+        return max(1, sum(task.workload.reduction_length for task in self.tasks if task.workload is not None))
+
+    @property
+    def searched_s(self) -> float:
+        """Spent on the search of all tasks, earlier runs included."""
+        return sum(each.result.searched_s for each in self._tuned.values())
+
+    @property
+    def entries(self) -> list[SpecEntry]:
+        """The winners that are proven faster."""
+        return [_entry(each) for each in self._in_turn() if each.winner and each.winner.speedup.is_faster]
+
+    @property
+    def workloads(self) -> list[str]:
+        """What the tasks compute, in program order."""
+        return [task.workload.key if task.workload is not None else "" for task in self.tasks]
+
+    # ------------------------------------------------------------------------------------- search
+
+    def search(self, limits: Limits) -> None:
+        """Search and decide task by task, until the limits are reached or the user has enough.
+
+        `limits.trials` is meant per task; `limits.seconds` for all tasks, earlier searches included.
+        """
+        seconds_left = limits.seconds
+        for position, each in enumerate(self._prepared):
+            if self.interrupted:
+                break
+            share = each.weight_us / sum(other.weight_us for other in self._prepared[position:])
+            own = Limits(limits.trials, None if seconds_left is None else share * seconds_left)
+            tuned = self._tune(each, own, position + 1)
+            self._tuned[each.task.id] = tuned
+            if seconds_left is not None:
+                seconds_left = max(0.0, seconds_left - tuned.result.searched_s)
+
+    def _tune(self, each: Prepared, limits: Limits, position: int) -> Tuned:
+        search = TaskSearch(self.bench, self._store, self._options, each.task, each.space, each.baseline)
+        try:
+            result = search.run(limits, position, len(self._prepared))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            result = search.result()
+            self.bench.watch(Warn("stopping: what was found so far still goes through the paired runs"))
+        self._step(f"comparing the best candidates of {each.task.id} in paired runs")
+        try:
+            winner = decide(self.bench, each.task, each.space, each.baseline, result.best)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            winner = "stopped before the paired runs"
+        if isinstance(winner, str):
+            return Tuned(each, result, None, winner)
+        low, high = winner.speedup.ci95
+        note = "" if winner.speedup.is_faster else f"not proven faster (95 % interval {low:.2f} to {high:.2f})"
+        return Tuned(each, result, winner, note)
+
+    # ----------------------------------------------------------------------------------- decision
+
+    def confirm(self) -> Confirmed:
+        """The variant with all its entries against the variant without."""
+        entries = self.entries
+        self._step("checking and timing the whole payload")
+        try:
+            confirmed = confirm(self.bench, self.payload, entries, self.reduction_length)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return Confirmed(tuple(entries), None, "stopped before the whole payload was built")
+        self.interrupted |= confirmed.interrupted
+        for entry, reason in confirmed.dropped:
+            self.bench.watch(Warn(f"{entry.name} is left out of the spec: {reason}"))
+        return confirmed
+
+    def prove(self, confirmed: Confirmed, text: str) -> tuple[Confirmed, Application]:
+        """Plain `iree-compile` on the user's own file, from its beginning, with the spec's `text`: an entry that does
+        not fire is dropped."""
+        self._step("proving that the spec is applied")
+        with self.bench.compiling():
+            proof = spec.application(
+                text,
+                "the spec",
+                self.payload.path,
+                None,
+                self.bench.target,
+                self.bench.workdir,
+                self.payload.preprocessing,
+            )
+        for entry in confirmed.entries:
+            elsewhere = set(proof.functions.get(entry.name, ())) - set(entry.functions)
+            if elsewhere:
+                told = f"{entry.name} also fits {', '.join(sorted(elsewhere))}, where it was not measured"
+                self.bench.watch(Warn(told))
+        for entry in [entry for entry in confirmed.entries if entry.name in proof.unused]:
+            reason = "it fires on the task alone, but not when the payload is compiled from its beginning"
+            self.bench.watch(Warn(f"{entry.name} is left out of the spec: {reason}"))
+            confirmed = replace(
+                confirmed,
+                whole=None,
+                note=f"it was timed with {entry.name}, which is left out",
+                entries=tuple(other for other in confirmed.entries if other is not entry),
+                dropped=(*confirmed.dropped, (entry, reason)),
+            )
+        return confirmed, proof
+
+    def ship(self, confirmed: Confirmed, bench: Workbench) -> Path:
+        """The payload built by plain `iree-compile` from the user's own file, with what the spec will hold. `bench` is
+        the run's own. Raises MlsearchError."""
+        draft = self.bench.workdir / "shipped.spec.mlir"
+        draft.write_text(spec_file_text(self, confirmed, self.payload.path, bench, utc_now()))
+        output = self.bench.workdir / "shipped.vmfb"
+        argv = toolchain.compile_argv(
+            self.payload.path,
+            output,
+            self.bench.target.compile_flags,
+            library=draft if confirmed.entries else None,
+            preprocessing=self.payload.preprocessing,
+        )
+        with self.bench.compiling():
+            done = toolchain.run(argv)
+        if done.returncode or not output.is_file():
+            raise MlsearchError(f"variant {self.variant.name} does not compile from the beginning: {done.headline}")
+        return output
+
+    # ---------------------------------------------------------------------------------- summaries
+
+    def found(self) -> tuple[TaskSummary, ...]:
+        """All tasks before their search, in program order."""
+        fresh = {each.task.id: summarize_task(each.task, each.baseline, None, None) for each in self._prepared}
+        return tuple({**fresh, **self._idle}[task.id] for task in self.tasks)
+
+    def searched(self, confirmed: Confirmed, proof: Application) -> tuple[TaskSummary, ...]:
+        """The tasks that were searched, with what became of them, in the order of the search."""
+        kept = {entry.task for entry in confirmed.entries}
+        reasons = {entry.task: reason for entry, reason in confirmed.dropped}
+        return tuple(
+            summarize_task(
+                each.prepared.task,
+                each.prepared.baseline,
+                each.result,
+                each.winner,
+                kept=each.prepared.task.id in kept,
+                applied=proof,
+                note=reasons.get(each.prepared.task.id, each.note),
+            )
+            for each in self._in_turn()
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        notes = [
+            f"function {function.name!r} is not part of the whole payload's time: {function.problem}"
+            for function in self.payload.functions
+            if function.problem
+        ]
+        for each in self._in_turn():
+            moved = drift(each.result.baseline_samples_us)
+            if moved > _DRIFT_WORTH_A_WORD:
+                notes.append(
+                    f"{each.prepared.task.id}: this machine's speed moved by {100 * moved:.0f} % during the search; "
+                    "the decision was made by paired runs, but times of single trials are less sure"
+                )
+        return tuple(notes)
+
+    def _in_turn(self) -> list[Tuned]:
+        return [self._tuned[each.task.id] for each in self._prepared if each.task.id in self._tuned]
+
+    def _step(self, text: str) -> None:
+        self.bench.watch(Step(text if self.variant.is_default else f"variant {self.variant.name}: {text}"))
+
+
+def spec_file_text(contender: Contender, confirmed: Confirmed, payload: Path, bench: Workbench, when: str) -> str:
+    """The spec of a contender; `bench` is the run's own, whose target is without the variant's flags."""
+    return spec.spec_text(confirmed.entries, payload, bench.target, when, _whole_line(confirmed), contender.variant)
+
+
+def _whole_line(confirmed: Confirmed) -> str:
+    whole = confirmed.whole
+    if whole is None:
+        return f"not checked: {confirmed.note}"
+    return (
+        f"{whole.baseline_us:.1f} us -> {whole.tuned_us:.1f} us, {whole.speedup:.2f}x"
+        f" (95 % interval {whole.speedup_ci95[0]:.2f} to {whole.speedup_ci95[1]:.2f}), numbers agree"
+    )
+
+
+def _entry(tuned: Tuned) -> SpecEntry:
+    winner, task = tuned.winner, tuned.prepared.task
+    assert winner is not None
+    text = tuned.prepared.space.entry(task.entry_name, winner.candidate)
+    return SpecEntry(task.id, task.label, task.functions, task.sites, winner.candidate, winner.speedup, text)

@@ -1,0 +1,3 @@
+// Convolutions as matmuls on gathered patches.
+module attributes {mlsearch.flags = ["--iree-global-opt-use-im2col-for-convs"]} {
+}
