@@ -146,7 +146,6 @@ def _views(payload: Payload, target: Target, workdir: Path) -> dict[str, Dispatc
         library=probe,
         compile_from="flow",
         compile_to="executable-configurations",
-        extra=("--mlir-disable-threading",),  # so that the printed functions don't mix
     )
     done = toolchain.run(argv)
     if done.returncode:

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlsearch.errors import ToolchainError
+
+NO_THREADS = "--mlir-disable-threading"
+"""IREE 3.13 loads a transform library under a lock, and verifies it with the thread pool: while it waits there, a
+thread may take up the next dispatch, which wants the same lock. Seen as a hang, now and then."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ def compile_argv(
         argv.append(f"--iree-preprocessing-transform-spec-filename={preprocessing}")
     if library:
         argv.append(f"--iree-codegen-transform-dialect-library={library_argument(library)}")
+        argv.append(NO_THREADS)
     return (*argv, *extra)
 
 
@@ -82,9 +89,23 @@ def library_argument(library: Path) -> str:
 
 
 def run(argv: tuple[str, ...], timeout_s: float = 900.0) -> ToolRun:
-    """Run a tool to its end. A nonzero exit is in the result; only a timeout raises (ToolchainError)."""
-    try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise ToolchainError(f"no result after {timeout_s:.0f} s: {shlex.join(argv)}") from error
-    return ToolRun(argv, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+    """Run a tool to its end. A nonzero exit is in the result; only a timeout raises (ToolchainError).
+
+    Whatever ends this early ends the tool with all its processes: `iree-compile` is a script that starts the compiler.
+    """
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise ToolchainError(f"no result after {timeout_s:.0f} s: {shlex.join(argv)}") from error
+            raise
+    return ToolRun(argv, process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))

@@ -62,6 +62,9 @@ def start_compiler() -> None:
     api._initializeGlobalCL(
         "mlsearch",
         f"--iree-codegen-transform-dialect-library={LIBRARY}",
+        # Its threads can lock each other out while they load the library, see `toolchain.NO_THREADS`; and with a
+        # process per core they gain nothing.
+        "--mlir-disable-threading",
         # Constants don't belong in the configured IR that is searched for entries, nor in logs.
         "--mlir-elide-elementsattrs-if-larger=64",
         "--mlir-elide-resource-strings-if-larger=64",

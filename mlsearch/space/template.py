@@ -20,7 +20,6 @@ from mlsearch.space.layout import Layout, check_layout, lay_out
 from mlsearch.target import Target
 from mlsearch.workload import Tiling
 
-
 PREPROCESSING = "preprocessing"
 """Folder of variants of the payload below a folder of templates, see `mlsearch.variant`."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def test_phases_library_and_extras_follow_the_flags() -> None:
         "--compile-from=flow",
         "--compile-to=executable-configurations",
         "--iree-codegen-transform-dialect-library=l.mlir",
+        "--mlir-disable-threading",
         "--z",
     )
 
@@ -50,6 +52,22 @@ def test_a_folder_with_an_at_sign_is_left_out_of_a_librarys_path_where_it_can(
 def test_a_tool_that_is_not_installed_is_told() -> None:
     with pytest.raises(ToolchainError, match="no-such-tool is not installed"):
         tool_path("no-such-tool")
+
+
+def test_a_tool_that_is_out_of_time_goes_with_the_processes_that_it_started(tmp_path: Path) -> None:
+    inner = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+    outer = (
+        f"import os, subprocess, sys; os.chdir({str(tmp_path)!r}); subprocess.run([sys.executable, '-c', {inner!r}])"
+    )
+    with pytest.raises(ToolchainError, match="no result after 3 s"):
+        run((sys.executable, "-c", outer), timeout_s=3.0)
+    stat = Path("/proc", (tmp_path / "pid").read_text(), "stat")
+    for _ in range(100):
+        # Gone, or dead and not yet collected by whoever adopted it.
+        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.05)
+    raise AssertionError("the inner process is still there")
 
 
 def test_a_failing_tool_is_a_value_with_all_it_said() -> None:

@@ -1,0 +1,68 @@
+"""Variants of the payload with the real compiler and the real runner."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command import mlsearch, told
+from payload_texts import matmul
+
+from mlsearch.spec import spec_text
+from mlsearch.target import resolve
+from mlsearch.variant import variant_of, variants_for
+
+TARGET = resolve("llvm-cpu", 1)
+# One chain of additions per row; added up in vectors it takes about half the time on any SIMD machine.
+ROW_SUMS = """
+func.func @main(%a: tensor<64x16384xf32>) -> tensor<64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>
+  %r = linalg.generic {
+      indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+      iterator_types = ["parallel", "reduction"]}
+      ins(%a : tensor<64x16384xf32>) outs(%f : tensor<64xf32>) {
+  ^bb0(%x: f32, %sum: f32):
+    %s = arith.addf %x, %sum : f32
+    linalg.yield %s : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}
+"""
+
+
+def test_a_variant_that_wins_is_in_the_spec_and_the_other_commands_follow_it(tmp_path: Path) -> None:
+    (tmp_path / "sums.mlir").write_text(ROW_SUMS)
+    arguments = ["tune", "sums.mlir", "--variants", "reassociate", "--trials", "3", "-o", "s.mlir", "--json", "-"]
+    summary = told(mlsearch(tmp_path, *arguments))
+    assert summary["variant"] == "reassociate"
+    assert summary["speedup"] > 1.1
+    assert variant_of((tmp_path / "s.mlir").read_text(), "s").flags == ("--iree-llvmcpu-reassociate-fp-reductions",)
+    plain = {each["name"]: each for each in summary["variants"]}["default"]
+    assert plain["speedup"] < summary["speedup"]
+    verified = told(mlsearch(tmp_path, "verify", "sums.mlir", "--spec", "s.mlir", "--json", "-"))
+    assert verified["ok"]
+    assert verified["whole"]["speedup"] > 1.1
+    assert mlsearch(tmp_path, "compile", "sums.mlir", "--spec", "s.mlir", "-o", "s.vmfb").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["pack_right-n32", "pack_right-n64"])
+def test_a_rewritten_payload_computes_the_same(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mm.mlir").write_text(matmul(37, 100, 50))
+    [variant] = [each for each in variants_for(TARGET, None, "pack_right") if each.name == name]
+    (tmp_path / "s.mlir").write_text(spec_text([], Path("mm.mlir"), TARGET, "now", "not timed", variant))
+    done = mlsearch(tmp_path, "verify", "mm.mlir", "--spec", "s.mlir", "--json", "v.json")
+    verified = json.loads((tmp_path / "v.json").read_text())
+    assert verified["whole"]["numerics"]["agrees"], done.stderr
+    assert mlsearch(tmp_path, "compile", "mm.mlir", "--spec", "s.mlir", "-o", "packed.vmfb").returncode == 0
+    assert b"pack" in (tmp_path / "packed.vmfb").read_bytes()
+
+
+def test_all_built_in_variants_compute_the_same_or_say_why_not(tmp_path: Path) -> None:
+    (tmp_path / "mm.mlir").write_text(matmul(37, 100, 50))
+    summary = told(mlsearch(tmp_path, "tune", "mm.mlir", "--trials", "1", "-o", "s.mlir", "--json", "-"))
+    assert len(summary["variants"]) == len(variants_for(TARGET, None, "all"))
+    for variant in summary["variants"]:
+        assert variant["untuned_speedup"] is not None or "the same code" in variant["dropped"], variant

@@ -1,0 +1,141 @@
+"""Variants against one another, on a machine that only pretends: the payload is cut by the real compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from loop_harness import BASELINE_US
+from test_task_search import WRONG
+from test_tune_run import Run
+from test_variant import folder_with
+
+from mlsearch.candidate import BuildFailed, BuildOutcome, BuildRequest, Built, Compared, CompareOutcome, CompareRequest
+from mlsearch.errors import MlsearchError
+from mlsearch.events import TaskStarted
+from mlsearch.summary import TuneSummary, VariantSummary
+from mlsearch.testing.runners import RIGHT
+from mlsearch.variant import variant_of
+
+FLAGS = 'module attributes {mlsearch.flags = ["--iree-opt-generalize-matmul"]} {}'
+
+
+class Contested(Run):
+    """`mine` is a variant that takes the payload `variant_us`, untuned and tuned."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder, monkeypatch)
+        folder_with(folder, mine=FLAGS)
+        self.variant_us = 100.0
+        self.wrong: set[str] = set()
+        self.machine.runner._answer_compare = self._compare  # type: ignore[method-assign]
+
+    def tune(self, **changes: object) -> TuneSummary:
+        return super().tune(**{"templates": self.folder, "variants": "mine", "trials": 4, **changes})
+
+    def variants(self) -> dict[str, VariantSummary]:
+        return {each.name: each for each in self.summary.variants}
+
+    def _time_us(self, key: str) -> float:
+        if key.startswith("mine-payload-") or key == "shipped":
+            return self.variant_us
+        if key.startswith("mine-"):
+            return BASELINE_US / 2
+        return super()._time_us(key)
+
+    def _compare(self, request: CompareRequest) -> CompareOutcome:
+        keys = [artifact.stem for artifact in request.artifacts]
+        times = [BASELINE_US if key.endswith("t0-untuned") else self._time_us(key) for key in keys]
+        samples = tuple((time_us,) * request.rounds for time_us in times)
+        return Compared(samples, tuple(WRONG if key in self.wrong else RIGHT for key in keys))
+
+
+@pytest.fixture
+def contest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Contested:
+    return Contested(tmp_path, monkeypatch)
+
+
+def test_the_variant_that_is_faster_as_a_whole_gives_the_spec(contest: Contested) -> None:
+    summary = contest.tune()
+    assert summary.variant == "mine"
+    assert summary.speedup == BASELINE_US / 100.0
+    assert variant_of(contest.spec, "spec").flags == ("--iree-opt-generalize-matmul",)
+    assert contest.variants()["default"].dropped is not None
+    assert contest.variants()["mine"].untuned_speedup == 10.0
+
+
+def test_a_variant_that_is_no_faster_gives_way_to_the_payload_as_it_is(contest: Contested) -> None:
+    contest.variant_us = contest.payload_us
+    summary = contest.tune()
+    assert summary.variant == "default"
+    assert "mlsearch.variant" not in contest.spec
+    assert summary.speedup == BASELINE_US / contest.payload_us
+
+
+def test_a_variant_with_other_numbers_is_out(contest: Contested) -> None:
+    contest.wrong.add(f"mine-{contest._untuned_payload}")
+    assert contest.tune().variant == "default"
+    assert "its numbers differ from the default's" in str(contest.variants()["mine"].dropped)
+
+
+def test_a_variant_that_is_wrong_only_when_built_from_the_beginning_is_out(contest: Contested) -> None:
+    contest.wrong.add("shipped")
+    assert contest.tune().variant == "default"
+
+
+def test_a_variant_that_is_slow_only_when_built_from_the_beginning_is_out(
+    contest: Contested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = contest._time_us
+    monkeypatch.setattr(contest, "_time_us", lambda key: BASELINE_US if key == "shipped" else slow(key))
+    assert contest.tune().variant == "default"
+
+
+def test_a_variant_that_does_not_compile_is_an_outcome(contest: Contested) -> None:
+    contest.machine.build_answers[f"mine-{contest._untuned_payload}"] = BuildFailed("compile", "no way", None, (), 0.1)
+    assert contest.tune().variant == "default"
+    assert "no way" in str(contest.variants()["mine"].dropped)
+
+
+def test_a_variant_that_changes_nothing_is_not_searched(contest: Contested) -> None:
+    def same(request: BuildRequest) -> BuildOutcome:
+        built = contest.machine._build(request)
+        if isinstance(built, Built) and "payload-" in request.key:
+            built.artifact.write_text("same")
+        return built
+
+    contest.machine.builder._answers = same
+    contest.tune()
+    assert contest.variants()["mine"].dropped == "the same code as default"
+    assert len([event for event in contest.events if isinstance(event, TaskStarted)]) == 1
+
+
+def test_same_dispatches_at_the_same_speed_are_not_searched_again(contest: Contested) -> None:
+    (contest.folder / "preprocessing/cpu/mine.mlir").write_text(
+        'module attributes {mlsearch.flags = ["--iree-opt-const-eval"]} {}'
+    )
+    contest.variant_us = BASELINE_US
+    contest.tune()
+    assert contest.variants()["mine"].dropped == "the same dispatches, and as fast as the default"
+
+
+@pytest.mark.parametrize(("variant_us", "searches"), [(450.0, 2), (350.0, 2), (100.0, 1)])
+def test_the_whole_budget_is_for_the_leader_and_a_default_near_it(
+    contest: Contested, variant_us: float, searches: int
+) -> None:
+    contest.variant_us = variant_us  # the default takes 400 with its schedules; the variant has nothing to tune
+    contest.tune(trials=40)
+    assert len([event for event in contest.events if isinstance(event, TaskStarted)]) == searches
+
+
+def test_ctrl_c_in_the_short_search_ends_with_what_there_is(contest: Contested) -> None:
+    contest.interrupt_after = 3
+    summary = contest.tune()
+    assert summary.interrupted
+    assert contest.spec
+
+
+def test_an_unknown_variant_is_an_error_before_anything_is_compiled(contest: Contested) -> None:
+    with pytest.raises(MlsearchError, match="there is no variant 'yours'"):
+        contest.tune(variants="yours")
+    assert contest.machine.built == []
