@@ -19,6 +19,7 @@ from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target, require_device
 from mlsearch.task import Task, cut
 from mlsearch.tune.trials import measure_baseline
+from mlsearch.variant import variant_named
 from mlsearch.workbench import open_workbench
 
 
@@ -54,13 +55,17 @@ class Inspection:
         return asdict(self)
 
 
-def inspect_payload(payload: Path, target: str, threads: int, templates: Path | None, watch: Watcher) -> Inspection:
-    """Cut a payload into tasks, time each one untuned, and size its space. Raises MlsearchError."""
-    resolved = targets.resolve(target, threads)
+def inspect_payload(
+    payload: Path, target: str, threads: int, templates: Path | None, variant: str, watch: Watcher
+) -> Inspection:
+    """Cut a variant of a payload into tasks, time each one untuned, and size its space. Raises MlsearchError."""
+    plain = targets.resolve(target, threads)
+    chosen = variant_named(plain, templates, variant)
+    resolved = chosen.on(plain)
     known = templates_for(resolved, templates)
     with open_workbench(resolved, watch) as bench:
         watch(Step("compiling the payload to dispatches"))
-        loaded = load_payload(payload, resolved, bench.workdir)
+        loaded = load_payload(payload, resolved, bench.workdir, variant=chosen)
         tasks = cut(loaded, resolved, bench.workdir)
         times_us: dict[str, float] = {}
         problems: dict[str, str] = {}
@@ -148,12 +153,16 @@ class SpaceDescription:
         return asdict(self)
 
 
-def describe_space(payload: Path, task_id: str, target: str, threads: int, templates: Path | None) -> SpaceDescription:
+def describe_space(
+    payload: Path, task_id: str, target: str, threads: int, templates: Path | None, variant: str
+) -> SpaceDescription:
     """The space of one task. Raises PayloadError for a task that is not there or can't be tuned."""
-    resolved = targets.resolve(target, threads)
+    plain = targets.resolve(target, threads)
+    chosen = variant_named(plain, templates, variant)
+    resolved = chosen.on(plain)
     known = templates_for(resolved, templates)
     with open_workbench(resolved, lambda event: None) as bench:
-        tasks = cut(load_payload(payload, resolved, bench.workdir), resolved, bench.workdir)
+        tasks = cut(load_payload(payload, resolved, bench.workdir, variant=chosen), resolved, bench.workdir)
         task = _find(tasks, task_id, payload)
         space = space_of(task, known, resolved)
     if isinstance(space, str):

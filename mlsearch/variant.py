@@ -95,6 +95,16 @@ def variants_for(target: Target, folder: Path | None, wanted: str) -> list[Varia
     return [DEFAULT, *(variant for name in dict.fromkeys(names) for variant in found[name])]
 
 
+def variant_named(target: Target, folder: Path | None, name: str) -> Variant:
+    """One variant by its own name, e.g. `pack_right-n32`. Raises MlsearchError."""
+    every = variants_for(target, folder, EVERY)
+    for variant in every:
+        if variant.name == name:
+            return variant
+    known = ", ".join(variant.name for variant in every)
+    raise MlsearchError(f"--variant {name}: there is no variant of that name; there are {known}")
+
+
 def variant_of(spec: str, where: str) -> Variant:
     """The variant of the payload that a spec is for. Raises SpecError, also for flags that no variant may set."""
     try:

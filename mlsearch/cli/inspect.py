@@ -23,8 +23,11 @@ Examples:
 @shared.json_option
 @shared.threads_option
 @shared.templates_option
+@shared.variant_option
 @shared.debug_option
-def inspect_command(payload: Path, target: str, json_to: str | None, threads: int, templates: Path | None) -> None:
+def inspect_command(
+    payload: Path, target: str, json_to: str | None, threads: int, templates: Path | None, variant: str
+) -> None:
     """List the tasks of PAYLOAD.mlir.
 
     For each: op kind, loop dims and types, fused ops, FLOPs and bytes, how many sites run it, its share of
@@ -40,7 +43,7 @@ def inspect_command(payload: Path, target: str, json_to: str | None, threads: in
     with open_report(sys.stderr, RunHeader("inspect", str(payload), target, threads), quiet=False) as watch:
         from mlsearch.inspection import inspect_payload
 
-        inspection = inspect_payload(payload, target, threads, templates, watch)
+        inspection = inspect_payload(payload, target, threads, templates, variant, watch)
     write_json(inspection.to_json(), json_to)
 
     from mlsearch.report.inspection import print_inspection

@@ -100,6 +100,13 @@ templates_option = click.option(
     show_default="built-in templates only",
     help="Folder with templates to use beside the built-in ones.",
 )
+variant_option = click.option(
+    "--variant",
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    help="Look at this variant of the payload: flags and rewrites before dispatches form.",
+)
 json_option = click.option(
     "--json",
     "json_to",

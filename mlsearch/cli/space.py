@@ -29,9 +29,10 @@ Examples:
 @shared.target_option
 @shared.threads_option
 @shared.templates_option
+@shared.variant_option
 @shared.debug_option
 def space_command(
-    payload: Path, task: str, json_to: str | None, target: str, threads: int, templates: Path | None
+    payload: Path, task: str, json_to: str | None, target: str, threads: int, templates: Path | None, variant: str
 ) -> None:
     """Show the templates, knobs and constraints of a task.
 
@@ -48,7 +49,7 @@ def space_command(
         watch(Step(f"laying out the space of {task}"))
         from mlsearch.inspection import describe_space
 
-        space = describe_space(payload, task, target, threads, templates)
+        space = describe_space(payload, task, target, threads, templates, variant)
     write_json(space.to_json(), json_to)
 
     from mlsearch.report.inspection import print_space

@@ -21,6 +21,8 @@ from mlsearch.report.text import (
 )
 from mlsearch.summary import TaskSummary, VariantSummary
 
+_LONGEST_REASON = 160
+"""The compiler's messages can be whole programs; `--json` has them unabridged."""
 SILENCE_S = 4.0
 """Nothing may be silent for more than five seconds; one is left for a busy machine."""
 
@@ -113,7 +115,8 @@ def variant_line(variant: VariantSummary) -> str:
     if variant.speedup is not None:
         parts.append(f"{speedup_text(variant.speedup)} with schedules")
     if variant.dropped is not None:
-        parts.append(f"left: {one_line(variant.dropped)}")
+        told = one_line(variant.dropped)
+        parts.append(f"left: {told if len(told) <= _LONGEST_REASON else told[:_LONGEST_REASON] + '...'}")
     return f"variant {one_line(variant.name)}: {', '.join(parts)}"
 
 

@@ -35,12 +35,12 @@ def test_inspect_asks_for_the_payload_and_keeps_stdout_for_the_tasks(monkeypatch
     asked = []
 
     def inspect_payload(*arguments: Any) -> Any:
-        asked.append(arguments[:4])
+        asked.append(arguments[:5])
         return told(tasks=(inspected(),))
 
     install(monkeypatch, "mlsearch.inspection", inspect_payload=inspect_payload)
-    result = run("inspect payload.mlir --threads 2")
-    assert asked == [(Path("payload.mlir"), "llvm-cpu", 2, None)]
+    result = run("inspect payload.mlir --threads 2 --variant o3")
+    assert asked == [(Path("payload.mlir"), "llvm-cpu", 2, None, "o3")]
     assert result.stdout.startswith("id ")
     assert result.stderr == "mlsearch inspect payload.mlir for llvm-cpu, 2 threads\n"
     assert json.loads(run("inspect payload.mlir --json -").stdout) == {"told": True}
@@ -55,7 +55,7 @@ def test_space_asks_for_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
     install(monkeypatch, "mlsearch.inspection", describe_space=describe_space)
     assert run("space payload.mlir --task t3").stdout == "t3 matmul: 5 candidates\n"
-    assert asked == [(Path("payload.mlir"), "t3", "llvm-cpu", 1, None)]
+    assert asked == [(Path("payload.mlir"), "t3", "llvm-cpu", 1, None, "default")]
     assert run("space payload.mlir").exit_code == 2
 
 

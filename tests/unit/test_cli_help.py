@@ -16,8 +16,8 @@ CONTRACT = {
         "--target --trials --max-time --budget --seed --function --store --study -o --json --threads --jobs"
         " --templates --workdir --sampler --surrogate --cache --variants --no-device --debug --quiet"
     ),
-    "inspect": "--target --json --threads --templates --debug",
-    "space": "--task --json --target --threads --templates --debug",
+    "inspect": "--target --json --threads --templates --variant --debug",
+    "space": "--task --json --target --threads --templates --variant --debug",
     "compile": "--spec -o --target --debug",
     "verify": "--spec --json --target --threads --seed --function --debug",
     "records list": "--store --workload --study --debug",
