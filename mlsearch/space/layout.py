@@ -31,6 +31,8 @@ _UNIT_LEVELS = {
     "vector_reduction": "reduction",
 }
 _ORDER = "order"
+PIPELINE = "pipeline"
+"""In `options`: a choice among pipelines, named or written out pass by pass."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,18 @@ def options_of(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> di
     """Entries of the translation info with their values."""
     tree = declarations.knob_tree.get(OPTIONS, {})
     assert isinstance(tree, dict)
-    return {name: knobs[leaf.name] if isinstance(leaf, KnobLeaf) else leaf for name, leaf in tree.items()}
+    return {
+        name: knobs[leaf.name] if isinstance(leaf, KnobLeaf) else leaf
+        for name, leaf in tree.items()
+        if name != PIPELINE
+    }
+
+
+def pipeline_of(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> str:
+    """IREE's lowering pipeline: the template's own, or the one that its knob chooses."""
+    tree = declarations.knob_tree.get(OPTIONS, {})
+    leaf = tree.get(PIPELINE) if isinstance(tree, dict) else None
+    return str(knobs[leaf.name]) if isinstance(leaf, KnobLeaf) else declarations.pipeline
 
 
 def _companion_config(op: ComputeOp, tiling: Tiling, loops: Sequence[Loop], lanes: int) -> str:

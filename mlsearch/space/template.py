@@ -16,7 +16,7 @@ from mlsearch.ir.template import Declarations, KnobLeaf
 from mlsearch.space.constraints import evaluate
 from mlsearch.space.gpu_layout import GPU_PIPELINE, check_gpu_levels, lay_out_gpu
 from mlsearch.space.knobs import Knob
-from mlsearch.space.layout import Layout, check_layout, lay_out
+from mlsearch.space.layout import Layout, check_layout, lay_out, pipeline_of
 from mlsearch.target import Target
 from mlsearch.workload import Tiling
 
@@ -96,7 +96,8 @@ class Template:
         """The library entry `name` that applies this template with these knob values to this dispatch."""
         layout = self.layout(view, knobs, lanes)
         options = f", {layout.options}" if layout.options else ""
-        translation = f"#iree_codegen.translation_info<pipeline = {self.declarations.pipeline}{layout.launch}{options}>"
+        pipeline = pipeline_of(self.declarations, knobs)
+        translation = f"#iree_codegen.translation_info<pipeline = {pipeline}{layout.launch}{options}>"
         if not self.declarations.is_strategy:
             bound = {"lowering_config": layout.root_config, "translation_info": translation}
             schedule = ir_template.bind_schedule(self.text, name, bound, knobs)
