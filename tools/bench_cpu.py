@@ -1,185 +1,336 @@
-"""How fast is tuned code? Against untuned IREE, its own switches for speed, and NumPy, in the same run.
+"""How fast is tuned code? Against untuned IREE, its own switches for speed, and other libraries, in the same rounds.
 
-    tools/dev run python tools/bench_cpu.py --threads 1 --trials 64
-    tools/dev run python tools/bench_cpu.py --samples matmul_512 softmax_1024 --specs tuned/ --output report.md
+    tools/dev run python tools/bench_cpu.py                               # all rows, one thread
+    tools/dev run python tools/bench_cpu.py --only matmul_512 softmax_1024 --budget quick --output report.md
+    tools/dev run python tools/bench_cpu.py --compare-budgets             # what --budget quick brings of the default
 
-Tunes each sample, compiles it with plain `iree-compile`, and then measures all variants and NumPy in interleaved
-rounds, each in a process of its own. NumPy runs without OPENBLAS_* of the environment, with as many threads.
+Tunes each payload, compiles it with plain `iree-compile`, then measures all variants in interleaved rounds, each in
+a process of its own, without OPENBLAS_* and the like of the environment. NumPy is always measured; PyTorch and ONNX
+Runtime are where they are installed: `pip install .[bench]`.
+
+Specs and finished rows are kept in the work folder: a run that was killed goes on, and only rows whose setting
+(sources, versions, budget, rounds) is the same count as finished. To measure anew, remove the folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import MappingProxyType
 
-import numpy as np
-from bench.measure import NUMPY, Column, Variant, measure
+from bench import budgets, peak, report, tuned
+from bench.measure import SEED, Column, Measured, Variant, Work, measure
 from bench.references import REFERENCES
-from bench.report import TUNED, UNTUNED, Comparison, Setting, to_json, to_markdown
+from bench.report import NUMPY, ONNX_RUNTIME, SWITCHES, TORCH, TORCH_PREPACKED, TUNED, UNTUNED, Setting
+from bench.rows import Comparison, Ledger, RowFailed
+from bench.suite import ROOT, SUITE, Row
+from bench.tuned import Budget, TuningFailed
+from bench.weights import write_with_constant
 
-from mlsearch import __version__, delivery, toolchain
-from mlsearch.candidate import Signature
+from mlsearch import __version__, toolchain
+from mlsearch.candidate import Signature, digest
 from mlsearch.child import ChildDied, ChildTimeout
 from mlsearch.cli.output import json_text
+from mlsearch.durations import parse_duration
 from mlsearch.errors import MlsearchError
 from mlsearch.files import check_writable, write_atomically
 from mlsearch.payload import load_payload
+from mlsearch.runner.inputs import make_inputs
 from mlsearch.target import Target, compiler_version, resolve, runtime_version
 from mlsearch.task import cut
+from mlsearch.tune.options import BUDGETS
 from mlsearch.workbench import utc_now
 
-ROOT = Path(__file__).resolve().parents[1]
-SAMPLES = (
-    "matmul_731x1023x137",
-    "matmul_512",
-    "matmul_1024",
-    "matmul_bias_gelu_128x3072x768",
-    "batch_matmul_12x128x64x128",
-    "vecmat_1x4096x4096",
-)
-SWITCHES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        UNTUNED: (),
-        "IREE -O3": ("--iree-opt-level=O3",),
-        "IREE data tiling": ("--iree-opt-data-tiling",),
-    }
-)
-"""What IREE does without a spec: by default, and with its own switches for speed."""
+INTERRUPTED = 130
+_FAILURES = (MlsearchError, TuningFailed, ChildDied, ChildTimeout, RuntimeError, ValueError, OSError)
 
 
 @dataclass(frozen=True)
 class Options:
-    samples: tuple[str, ...]
-    trials: int
+    rows: tuple[Row, ...]
+    budget: Budget
     threads: int
     rounds: int
-    specs: Path | None
+    compare_budgets: bool
+    work: Path
     output: Path
 
 
 def read_options(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", nargs="+", default=list(SAMPLES), metavar="NAME", help="files of samples/")
-    parser.add_argument("--trials", type=int, default=64, metavar="N", help="per task, for samples without a spec")
-    parser.add_argument("--threads", type=int, default=1, metavar="N")
-    parser.add_argument("--rounds", type=int, default=31, metavar="N", help="samples of each variant")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="rows; all where not given")
+    parser.add_argument("--budget", choices=sorted(BUDGETS), default="default", help="as of `mlsearch tune`")
+    parser.add_argument("--trials", type=_positive, metavar="N", help="per task, in place of --budget")
+    parser.add_argument("--max-time", type=_duration, metavar="TIME", help="search time per payload, e.g. 5m")
+    parser.add_argument("--threads", type=_positive, default=1, metavar="N", help="of every program; 1")
+    parser.add_argument("--rounds", type=_positive, default=31, metavar="N", help="samples of each variant, at most")
     parser.add_argument(
-        "--specs", type=Path, metavar="DIR", help="NAME.spec.mlir is taken from here, or tuned and kept here"
+        "--compare-budgets", action="store_true", help="measure --budget quick against default, not against libraries"
     )
-    parser.add_argument("--output", type=Path, default=ROOT / "docs/bench_cpu.md", metavar="FILE.md")
+    parser.add_argument(
+        "--work", type=Path, default=ROOT / ".mlsearch/bench", metavar="DIR", help="keeps specs and finished rows"
+    )
+    parser.add_argument("--output", type=Path, metavar="FILE.md", help="and FILE.json beside it; docs/bench_cpu.md")
     parsed = parser.parse_args(arguments)
-    unknown = [name for name in parsed.samples if not sample_path(name).is_file()]
+    unknown = [name for name in parsed.only or () if name not in SUITE]
     if unknown:
-        parser.error(f"no such sample: {', '.join(unknown)}")
-    return Options(**{**vars(parsed), "samples": tuple(parsed.samples)})
+        parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(SUITE)}")
+    if parsed.compare_budgets and (parsed.trials or parsed.max_time):
+        parser.error("--compare-budgets sets the budgets itself; leave out --trials and --max-time")
+    return Options(
+        rows=tuple(row for row in SUITE.values() if parsed.only is None or row.name in parsed.only),
+        budget=Budget(parsed.budget, parsed.trials, parsed.max_time),
+        threads=parsed.threads,
+        rounds=parsed.rounds,
+        compare_budgets=parsed.compare_budgets,
+        work=parsed.work,
+        output=parsed.output or default_output(parsed.threads, parsed.compare_budgets),
+    )
 
 
-def sample_path(name: str) -> Path:
-    return ROOT / "samples" / f"{name}.mlir"
+def default_output(threads: int, compare_budgets: bool) -> Path:
+    """A file for each kind of report, so that none overwrites another."""
+    parts = ["bench_cpu", *(["budgets"] if compare_budgets else []), *([f"{threads}threads"] if threads > 1 else [])]
+    return ROOT / "docs" / f"{'.'.join(parts)}.md"
 
 
-def spec_path(folder: Path, name: str) -> Path:
-    return folder / f"{name}.spec.mlir"
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return int(text)
 
 
-def tune_argv(sample: Path, spec: Path, store: Path, trials: int, threads: int) -> list[str]:
-    return [
-        *(sys.executable, "-m", "mlsearch.cli.main", "tune", str(sample)),
-        *("--trials", str(trials), "--threads", str(threads)),
-        *("--store", str(store), "-o", str(spec), "--json", str(spec.with_suffix(".json"))),
-    ]
+def _duration(text: str) -> str:
+    if not parse_duration(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time such as 90s, 10m or 1h30m")
+    return text
 
 
-def spec_of(name: str, options: Options, workdir: Path) -> Path:
-    """The spec of a sample, tuned now if it isn't there. Raises CalledProcessError."""
-    folder = options.specs or workdir
-    folder.mkdir(parents=True, exist_ok=True)
-    spec = spec_path(folder, name)
-    if not spec.is_file():
-        store = folder / "store.journal"
-        argv = tune_argv(sample_path(name), spec, store, options.trials, options.threads)
-        subprocess.run(argv, check=True, stdout=sys.stderr)
-    return spec
+def extras() -> list[Variant]:
+    """Other libraries, where they are installed; without them the report is shorter, not wrong."""
+    torch = [Variant(TORCH, "torch"), Variant(TORCH_PREPACKED, "torch-prepacked")]
+    onnx = [Variant(ONNX_RUNTIME, "onnx")]
+    return [*(torch if _version("torch") else []), *(onnx if _version("onnxruntime") and _version("onnx") else [])]
 
 
-def build(name: str, spec: Path, target: Target, folder: Path) -> tuple[list[Variant], list[Column]]:
-    """The variants that compile, and a column with the reason for each that does not."""
-    variants, failed = [], []
-    for index, (label, switches) in enumerate(SWITCHES.items()):
-        artifact = folder / f"{name}.{index}.vmfb"
-        done = toolchain.run(toolchain.compile_argv(sample_path(name), artifact, (*target.compile_flags, *switches)))
-        if done.returncode or not artifact.is_file():
-            failed.append(Column(label, (), problem=done.headline))
-        else:
-            variants.append(Variant(label, artifact))
-    artifact = folder / f"{name}.tuned.vmfb"
-    # Plain iree-compile with the spec, and a proof that each of its entries is applied.
-    delivery.compile_payload(sample_path(name), spec, artifact, target.backend)
-    variants.append(Variant(TUNED, artifact))
-    return variants, failed
+def rivals(row: Row, extra: Iterable[Variant]) -> list[Variant]:
+    """Of the extras those that have this computation."""
+    lacks = {"matmul_bf16": {TORCH, ONNX_RUNTIME}}.get(row.computation, set())
+    prepacks = row.computation == "matmul" and row.constant is not None
+    return [each for each in extra if each.name not in lacks and (prepacks or each.name != TORCH_PREPACKED)]
 
 
-def signature_of(name: str, target: Target, folder: Path) -> Signature:
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def versions() -> dict[str, str]:
+    """All that a number may depend on."""
+    found = {name: _version(name.lower().replace(" ", "")) for name in ("NumPy", "torch", "ONNX Runtime", "Optuna")}
+    return {
+        "mlsearch": f"{__version__} (sources {source_digest(ROOT)})",
+        "IREE compiler": compiler_version(),
+        "IREE runtime": runtime_version(),
+        **{name: each for name, each in found.items() if each},
+    }
+
+
+def source_digest(root: Path) -> str:
+    """Of everything that tunes and measures: a row that other code has measured is not finished."""
+    files = sorted(
+        path
+        for folder in ("mlsearch", "transforms", "tools/bench")
+        for path in (root / folder).rglob("*")
+        if path.suffix in (".py", ".mlir") and path.name != "report.py"
+    )
+    whole = hashlib.sha256()
+    for path in files:
+        whole.update(f"{path.relative_to(root)}\0{path.read_text()}\0".encode())
+    return whole.hexdigest()[:12]
+
+
+class Bench:
+    """Does rows one at a time."""
+
+    def __init__(self, options: Options, target: Target, setting: Setting, folder: Path) -> None:
+        """`folder` is for what is not kept."""
+        self._options, self._target, self._setting, self._folder = options, target, setting, folder
+        self._ledger = Ledger(options.work / "rows")
+        self._extras = [] if options.compare_budgets else extras()
+
+    def row(self, row: Row) -> Comparison | RowFailed:
+        """From the ledger if it is finished there, else measured and put there."""
+        if not row.sample.is_file():
+            return RowFailed(row.name, f"there is no {row.sample.relative_to(ROOT)}")
+        variants = [each.name for each in rivals(row, self._extras)]
+        rounds, comparing = self._options.rounds, self._options.compare_budgets
+        budget = "both budgets" if comparing else self._options.budget.arguments
+        settled = [self._setting.versions, rounds, variants, {name: list(flags) for name, flags in SWITCHES.items()}]
+        key = digest([self._key(row), budget, *settled])
+        finished = self._ledger.get(row.name, key)
+        if finished is not None:
+            _say(f"{row.name}: measured {finished.measured_at}")
+            return finished
+        _say(f"{row.name} ...")
+        try:
+            comparison = self._compare_budgets(row) if comparing else self._compare(row)
+        except _FAILURES as error:
+            reason = str(error).strip().splitlines()
+            _say(f"{row.name}: {reason[0] if reason else type(error).__name__}")
+            return RowFailed(row.name, reason[0][:300] if reason else type(error).__name__)
+        self._ledger.put(comparison, key)
+        return comparison
+
+    def _key(self, row: Row) -> str:
+        """Of what a spec depends on, but for the budget."""
+        return digest([self._target.fingerprint, source_digest(ROOT), row.sample.read_text(), row.constant])
+
+    def _compare(self, row: Row) -> Comparison:
+        folder = self._folder / row.name
+        work, payload = self._prepare(row, folder)
+        spec = self._spec(row, payload, self._options.budget)
+        variants, failed = [Variant(NUMPY, "numpy")], []
+        for index, (name, switches) in enumerate(SWITCHES.items()):
+            artifact = folder / f"{index}.vmfb"
+            problem = self._compile(payload, artifact, switches)
+            if problem:
+                failed.append(Column(name, (), problem=problem))
+            else:
+                variants.append(Variant(name, "iree", artifact))
+        artifact = folder / "tuned.vmfb"
+        tuned.build_tuned(payload, spec, artifact)
+        variants += [Variant(TUNED, "iree", artifact), *rivals(row, self._extras)]
+        assert row.computation in REFERENCES
+        measured = self._measure(variants, work, folder, self._peak_artifact())
+        return replace(
+            self._comparison(row, measured),
+            columns=(*measured.columns, *failed),
+            tuning=tuned.tuning_facts(spec.parent),
+        )
+
+    def _compare_budgets(self, row: Row) -> Comparison:
+        folder = self._folder / row.name
+        work, payload = self._prepare(row, folder)
+        artifact = folder / "untuned.vmfb"
+        problem = self._compile(payload, artifact, ())
+        if problem:
+            raise RuntimeError(problem)
+        variants = [Variant(UNTUNED, "iree", artifact)]
+        facts: dict[str, str] = {}
+        for name in (budgets.SMALL, budgets.LARGE):
+            spec = self._spec(row, payload, Budget(name))
+            artifact = folder / f"{name}.vmfb"
+            tuned.build_tuned(payload, spec, artifact)
+            variants.append(Variant(budgets.column_of(name), "iree", artifact))
+            facts |= {f"{name}_{fact}": value for fact, value in tuned.tuning_facts(spec.parent).items()}
+        measured = self._measure(variants, work, folder, None)
+        broken = [column.problem for column in measured.columns if column.problem]
+        if broken:
+            raise RuntimeError(broken[0])
+        return replace(self._comparison(row, measured), tuning=facts)
+
+    def _prepare(self, row: Row, folder: Path) -> tuple[Work, Path]:
+        """The computation, and the payload to compile. Raises MlsearchError."""
+        signature = signature_of(row.sample, self._target, folder)
+        if row.constant is None:
+            return Work(row.computation, signature), row.sample
+        payload = folder / f"{row.name}.mlir"
+        values = make_inputs(signature.inputs, SEED)[row.constant]
+        write_with_constant(row.sample, row.constant, values, payload)
+        return Work(row.computation, signature, row.constant), payload
+
+    def _spec(self, row: Row, payload: Path, budget: Budget) -> Path:
+        """From the work folder, or tuned now and kept there. Each budget has a store of its own."""
+        key = digest([self._key(row), budget.arguments])
+        return tuned.tune(payload, self._options.work / "specs" / f"{row.name}-{key}", budget, self._options.threads)
+
+    def _compile(self, payload: Path, artifact: Path, switches: tuple[str, ...]) -> str | None:
+        """Why it does not compile, or None."""
+        flags = (*self._target.compile_flags, *switches)
+        done = toolchain.run(toolchain.compile_argv(payload, artifact, flags))
+        return done.headline if done.returncode or not artifact.is_file() else None
+
+    def _peak_artifact(self) -> Path:
+        payload, artifact = self._folder / "peak.mlir", self._folder / "peak.vmfb"
+        if not artifact.is_file():
+            payload.write_text(peak.payload_text())
+            problem = self._compile(payload, artifact, ())
+            if problem:
+                raise RuntimeError(f"the kernel for the peak does not compile: {problem}")
+        return artifact
+
+    def _measure(self, variants: list[Variant], work: Work, folder: Path, peak_artifact: Path | None) -> Measured:
+        return measure(variants, work, self._options.threads, self._options.rounds, folder, peak_artifact)
+
+    def _comparison(self, row: Row, measured: Measured) -> Comparison:
+        return Comparison(row.name, measured.columns, utc_now(), row.flops, measured.peak_us)
+
+
+def signature_of(sample: Path, target: Target, folder: Path) -> Signature:
     """How to call a sample's only function. Raises MlsearchError."""
-    payload = load_payload(sample_path(name), target, folder)
+    payload = load_payload(sample, target, folder)
     [function] = payload.functions
     if function.signature is None:
-        raise MlsearchError(f"{name}: {function.problem}")
+        raise MlsearchError(f"{sample.name}: {function.problem}")
     tasks = cut(payload, target, folder)
     length = sum(task.workload.reduction_length for task in tasks if task.workload)
     return replace(function.signature, reduction_length=max(1, length))
 
 
-def compare(name: str, options: Options, target: Target, workdir: Path) -> Comparison:
-    folder = workdir / name
-    spec = spec_of(name, options, workdir)
-    signature = signature_of(name, target, folder)
-    variants, failed = build(name, spec, target, folder)
-    if name in REFERENCES:
-        variants.insert(0, Variant(NUMPY, None))
-    columns = measure(variants, name, signature, options.threads, options.rounds, folder)
-    return Comparison(name, (*columns, *failed))
+def measure_all(
+    options: Options, row: Callable[[Row], Comparison | RowFailed]
+) -> tuple[list[Comparison], list[RowFailed]]:
+    """Each row; one that fails does not stop the others."""
+    done = [row(each) for each in options.rows]
+    return (
+        [each for each in done if isinstance(each, Comparison)],
+        [each for each in done if isinstance(each, RowFailed)],
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
     options = read_options(sys.argv[1:])
-    # For the processes that `Child` starts with `python -m bench.process`.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT / "tools"), os.environ.get("PYTHONPATH"))))
-    check_writable(options.output)
-    target = resolve("llvm-cpu", options.threads)
-    tunes = not all(options.specs and spec_path(options.specs, name).is_file() for name in options.samples)
-    comparisons: list[Comparison] = []
-    with tempfile.TemporaryDirectory(prefix="bench-cpu-") as folder:
-        for name in options.samples:
-            print(f"{name} ...", file=sys.stderr, flush=True)
-            try:
-                comparisons.append(compare(name, options, target, Path(folder)))
-            except (MlsearchError, RuntimeError, ChildDied, ChildTimeout, subprocess.CalledProcessError) as error:
-                raise SystemExit(f"bench_cpu: {name}: {error}") from error
-    setting = Setting(
-        date=utc_now(),
-        cpu=target.hardware.name,
-        threads=options.threads,
-        rounds=options.rounds,
-        trials=options.trials if tunes else None,
-        versions={
-            "mlsearch": __version__,
-            "IREE compiler": compiler_version(),
-            "IREE runtime": runtime_version(),
-            "NumPy": np.__version__,
-        },
-    )
-    text = to_markdown(setting, comparisons)
+    # For the processes that `Child` starts with `python -m bench.process`, and for `python -m mlsearch.cli.main`.
+    paths = (str(ROOT), str(ROOT / "tools"), os.environ.get("PYTHONPATH"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    try:
+        check_writable(options.output)
+        target = resolve("llvm-cpu", options.threads)
+        setting = Setting(
+            date=utc_now(),
+            cpu=target.hardware.name,
+            threads=options.threads,
+            rounds=options.rounds,
+            budget=" ".join(options.budget.arguments),
+            versions=versions(),
+        )
+        with tempfile.TemporaryDirectory(prefix="bench-cpu-") as folder:
+            bench = Bench(options, target, setting, Path(folder))
+            comparisons, failed = measure_all(options, bench.row)
+    except MlsearchError as error:
+        raise SystemExit(f"bench_cpu: {error}") from error
+    except KeyboardInterrupt:
+        _say("bench_cpu: interrupted; the same command goes on")
+        raise SystemExit(INTERRUPTED) from None
+    story = budgets if options.compare_budgets else report
+    text = story.to_markdown(setting, comparisons, failed)
     write_atomically(options.output, text)
-    write_atomically(options.output.with_suffix(".json"), json_text(to_json(setting, comparisons)))
+    write_atomically(options.output.with_suffix(".json"), json_text(story.to_json(setting, comparisons, failed)))
     print(text)
+    raise SystemExit(1 if failed else 0)
 
 
 if __name__ == "__main__":

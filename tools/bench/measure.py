@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from bench import peak
 from mlsearch.candidate import Numerics, Signature, TimingPlan
-from mlsearch.child import Child
+from mlsearch.child import Child, ChildDied, ChildTimeout
 from mlsearch.runner import numerics
 from mlsearch.runner.elements import element
 from mlsearch.runner.messages import encode_signature
@@ -21,17 +22,37 @@ from mlsearch.runner.worker import SELF_WARMING_US
 
 SEED = 0
 _START_S, _SAMPLE_S = 300.0, 120.0
-NUMPY = "NumPy"
+FEWEST_ROUNDS = 11
+_ROUNDS_S = 150.0
 
 Array = np.ndarray[Any, Any]
+Engine = Literal["iree", "numpy", "torch", "torch-prepacked", "onnx"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A computation and its data, the same for all programs that are compared."""
+
+    computation: str
+    signature: Signature
+    """As if all operands were arguments."""
+    constant: int | None = None
+    """Index of the operand that an artifact does not take, since it is a constant there."""
+
+    @property
+    def artifact_signature(self) -> Signature:
+        inputs = tuple(spec for index, spec in enumerate(self.signature.inputs) if index != self.constant)
+        return Signature(self.signature.function, inputs, self.signature.outputs, (), self.signature.reduction_length)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute a sample: an artifact, or NumPy where there is none."""
+    """One way to do the work."""
 
     name: str
-    artifact: Path | None
+    engine: Engine
+    artifact: Path | None = None
+    """For `iree`."""
 
 
 @dataclass(frozen=True)
@@ -40,28 +61,36 @@ class Column:
 
     name: str
     samples_us: tuple[float, ...]
-    """One per round, in order; empty where it could not be built."""
+    """One per round, in order; empty where it could not be built or run."""
     numerics: Numerics | None = None
-    """Against NumPy, or against the untuned build where NumPy has no such computation."""
+    """Against the first variant."""
     facts: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    columns: tuple[Column, ...]
+    peak_us: tuple[float, ...]
+    """One call of the kernel of `peak`, on one core, in the same rounds; empty where there is none."""
 
 
 class Contender:
     """A variant's process."""
 
-    def __init__(self, variant: Variant, sample: str, signature: Signature, threads: int, folder: Path) -> None:
+    def __init__(self, variant: Variant, work: Work, threads: int, folder: Path) -> None:
         """Starts nothing yet."""
         self.variant = variant
-        self._signature = signature
+        self._work = work
         self._outputs = folder / f"{variant.name}.npz"
-        engine = "iree" if variant.artifact else "numpy"
-        self._child = Child("bench.process", (engine, str(threads)), log=folder / f"{variant.name}.log")
+        self._child = Child("bench.process", (variant.engine, str(threads)), log=folder / f"{variant.name}.log")
         self._load = {
             "do": "load",
-            "sample": sample,
+            "computation": work.computation,
             "artifact": str(variant.artifact),
-            "signature": encode_signature(signature),
+            "signature": encode_signature(work.signature),
+            "artifact_signature": encode_signature(work.artifact_signature),
+            "constant": work.constant,
             "seed": SEED,
             "outputs": str(self._outputs),
         }
@@ -85,7 +114,7 @@ class Contender:
         with np.load(self._outputs) as saved:
             return [
                 saved[name].view(element(spec.element_type).dtype)
-                for name, spec in zip(saved.files, self._signature.outputs, strict=True)
+                for name, spec in zip(saved.files, self._work.signature.outputs, strict=True)
             ]
 
     def close(self) -> None:
@@ -99,26 +128,53 @@ class Contender:
 
 
 def measure(
-    variants: Sequence[Variant], sample: str, signature: Signature, threads: int, rounds: int, folder: Path
-) -> list[Column]:
+    variants: Sequence[Variant], work: Work, threads: int, rounds: int, folder: Path, peak_artifact: Path | None = None
+) -> Measured:
     """One column per variant, in order. The first is what the others' numbers are held against.
 
-    Raises RuntimeError, ChildDied or ChildTimeout if one does not run.
+    A variant that can't be loaded or called is a column with the problem. Raises RuntimeError, ChildDied or
+    ChildTimeout if the first one is, or if one fails later on.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        programs = [Contender(variant, sample, signature, threads, folder) for variant in variants]
-        for program in programs:
+        programs: list[Contender] = []
+        problems: dict[str, str] = {}
+        for variant in variants:
+            program = Contender(variant, work, threads, folder)
             stack.callback(program.close)
-            program.start()
+            try:
+                program.start()
+            except (RuntimeError, ChildDied, ChildTimeout) as error:
+                if not programs:
+                    raise
+                problems[variant.name] = str(error)
+            else:
+                programs.append(program)
         # The same number of calls for all, so that all are means of equally many.
         calls = batch_size(min(program.call_us for program in programs), TimingPlan(SEED, threads))
-        samples = take_turns([program.sample for program in programs], calls, rounds)
+        round_s = calls * sum(program.call_us for program in programs) / 1e6
+        turns = [program.sample for program in programs]
+        if peak_artifact is not None:
+            # Always on one core; several are taken to reach as many times that.
+            core = Contender(Variant("peak", "iree", peak_artifact), Work("peak", peak.SIGNATURE), 1, folder)
+            stack.callback(core.close)
+            core.start()
+            turns.append(core.sample)
+        samples = take_turns(turns, calls, affordable(rounds, round_s))
         want = programs[0].outputs()
-        return [
-            Column(program.variant.name, times, worst(program.outputs(), want, signature), program.facts)
-            for program, times in zip(programs, samples, strict=True)
-        ]
+        done = {
+            program.variant.name: Column(
+                program.variant.name, times, worst(program.outputs(), want, work.signature), program.facts
+            )
+            for program, times in zip(programs, samples[: len(programs)], strict=True)
+        }
+    columns = (done.get(each.name) or Column(each.name, (), problem=problems[each.name]) for each in variants)
+    return Measured(tuple(columns), samples[-1] if peak_artifact is not None else ())
+
+
+def affordable(rounds: int, round_s: float) -> int:
+    """So many rounds, or as many as fit into some minutes; never so few that an interval says little."""
+    return min(rounds, max(FEWEST_ROUNDS, int(_ROUNDS_S / max(round_s, 1e-6))))
 
 
 def take_turns(programs: Sequence[Callable[[int], float]], calls: int, rounds: int) -> list[tuple[float, ...]]:

@@ -1,6 +1,7 @@
 """The process of one program: `python -m bench.process`, started through `mlsearch.child`.
 
-Nothing here may import NumPy before `free_the_libraries`: OpenBLAS reads the environment while it is loaded.
+Nothing here may import NumPy before `free_the_libraries`: OpenBLAS, MKL and OpenMP read the environment while they
+are loaded.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def free_the_libraries(environment: MutableMapping[str, str], threads: int) -> None:
-    """Let OpenBLAS choose its kernel for this CPU; only the number of threads is set."""
+    """Let each library choose its kernels for this CPU; only the number of threads is set."""
     for name in [name for name in environment if name.startswith(("OPENBLAS_", "OMP_", "MKL_", "GOTO_"))]:
         del environment[name]
-    environment["OPENBLAS_NUM_THREADS"] = str(threads)
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        environment[name] = str(threads)
 
 
 class Sampler:
@@ -31,20 +33,21 @@ class Sampler:
         self._program: Program | None = None
 
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        from bench.programs import CannotRun
         from mlsearch.runner.device import CallError
 
         try:
             return self._load(request) if request["do"] == "load" else self._sample(request)
-        except CallError as error:
+        except (CallError, CannotRun) as error:
             return {"error": str(error)}
 
     def _load(self, request: dict[str, Any]) -> dict[str, Any]:
         """Write the outputs' bits to `request["outputs"]`; answer the shortest of the first calls, and facts."""
         import numpy as np
 
-        from bench.programs import PROGRAMS
+        from bench.programs import open_program
 
-        self._program = program = PROGRAMS[self._engine](request, self._threads)
+        self._program = program = open_program(self._engine, request, self._threads)
         program.run(1)
         bits = [np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}") for array in program.outputs()]
         np.savez(Path(request["outputs"]), *bits)

@@ -1,4 +1,4 @@
-"""The two kinds of program that are compared: an artifact on IREE's runtime, and a computation in NumPy."""
+"""The programs that are compared: an artifact on IREE's runtime, and the same computation in other libraries."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import threadpoolctl
 
-from bench.references import REFERENCES
+from mlsearch.candidate import Signature
 from mlsearch.runner.device import Device
 from mlsearch.runner.inputs import make_inputs
 from mlsearch.runner.messages import decode_signature
 
 Array = np.ndarray[Any, Any]
 
-# OpenBLAS's threads wait for more work in a busy loop, 0.1 s as seen, and would slow down whoever is next.
-_UNTIL_THREADS_SLEEP_S = 0.2
+# Threads of OpenBLAS, OpenMP and ONNX Runtime wait for more work in a busy loop, OpenBLAS's for 0.1 s as seen, and
+# would slow down whoever is next.
+UNTIL_THREADS_SLEEP_S = 0.2
+
+
+class CannotRun(Exception):
+    """The library does not have this computation; the message is its own."""
 
 
 class Program(Protocol):
@@ -38,15 +42,41 @@ class Program(Protocol):
         ...
 
 
+def open_program(engine: str, request: Mapping[str, Any], threads: int) -> Program:
+    """Loaded and ready to run. Raises CallError, CannotRun."""
+    if engine == "iree":
+        return IreeProgram(request, threads)
+    # Each library is loaded only where it is measured.
+    if engine == "numpy":
+        from bench.references import NumpyProgram
+
+        return NumpyProgram(request, threads)
+    if engine in ("torch", "torch-prepacked"):
+        from bench.torch_programs import TorchProgram
+
+        return TorchProgram(request, threads, prepacked=engine == "torch-prepacked")
+    from bench.onnx_programs import OnnxProgram
+
+    return OnnxProgram(request, threads)
+
+
+def operands(request: Mapping[str, Any]) -> list[Array]:
+    """All operands of the computation, those that a payload has as constants included."""
+    return make_inputs(decode_signature(request["signature"]).inputs, request["seed"])
+
+
 class IreeProgram:
-    def __init__(self, request: dict[str, Any], threads: int) -> None:
+    def __init__(self, request: Mapping[str, Any], threads: int) -> None:
         self.facts: Mapping[str, str] = {}
-        self._signature = decode_signature(request["signature"])
+        whole = decode_signature(request["signature"])
+        self._signature: Signature = decode_signature(request["artifact_signature"])
         uri = "local-sync" if threads == 1 else "local-task"
         self._device = Device(uri, threads, llc_bytes=0)
-        specs = self._signature.inputs
-        arrays = make_inputs(specs, request["seed"])
-        views = [self._device.put(array, spec.element_type) for array, spec in zip(arrays, specs, strict=True)]
+        views = [
+            self._device.put(array, spec.element_type)
+            for index, (array, spec) in enumerate(zip(operands(request), whole.inputs, strict=True))
+            if index != request["constant"]
+        ]
         self._call = self._device.load(Path(request["artifact"]), self._signature).bind(views, ())
 
     def run(self, times: int) -> float:
@@ -60,17 +90,15 @@ class IreeProgram:
         self._call.release()
 
 
-class NumpyProgram:
-    def __init__(self, request: dict[str, Any], threads: int) -> None:
-        signature = decode_signature(request["signature"])
-        self._compute = REFERENCES[request["sample"]](*make_inputs(signature.inputs, request["seed"]))
+class LibraryProgram:
+    """A computation in another library: a function without arguments that gives an array-like result."""
+
+    def __init__(self, compute: Callable[[], Any], facts: Mapping[str, str], threads: int) -> None:
+        self.facts = facts
+        self._compute = compute
         self._threads = threads
-        self._result: Array = np.empty(0)
-        self._compute()  # loads what is loaded late
-        # The one that NumPy brought; SciPy has an OpenBLAS of its own.
-        blas = next(pool for pool in threadpoolctl.threadpool_info() if "numpy" in pool["filepath"])
-        self.facts = {name: str(blas.get(name)) for name in ("internal_api", "version", "architecture", "num_threads")}
-        self.facts["numpy"] = np.__version__
+        self._result: Any = None
+        compute()  # loads what is loaded late
 
     def run(self, times: int) -> float:
         started = time.perf_counter_ns()
@@ -79,11 +107,8 @@ class NumpyProgram:
         return (time.perf_counter_ns() - started) / times / 1000
 
     def outputs(self) -> list[Array]:
-        return [self._result]
+        return [np.asarray(self._result)]
 
     def rest(self) -> None:
         if self._threads > 1:
-            time.sleep(_UNTIL_THREADS_SLEEP_S)
-
-
-PROGRAMS: Mapping[str, Callable[[dict[str, Any], int], Program]] = {"iree": IreeProgram, "numpy": NumpyProgram}
+            time.sleep(UNTIL_THREADS_SLEEP_S)

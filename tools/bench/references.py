@@ -1,4 +1,4 @@
-"""What the samples compute, in NumPy, as well as NumPy does it: storage made once, results written in place."""
+"""What the rows compute, in NumPy, as well as NumPy does it: storage made once, results written in place."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 
 # SciPy comes with LightGBM; NumPy itself has no erf.
 from scipy.special import erf
+
+from bench.programs import LibraryProgram, operands
 
 Array = np.ndarray[Any, Any]
 Computation = Callable[[], Array]
@@ -89,18 +92,87 @@ def attention(q: Array, k: Array, v: Array) -> Computation:
     return compute
 
 
+def conv2d_nhwc(x: Array, w: Array) -> Computation:
+    """A matmul per tap, over the pixels that it sees: BLAS reads them where they lie."""
+    taps_y, taps_x, _, filters = w.shape
+    _, height, width, _ = x.shape
+    high, wide = height - taps_y + 1, width - taps_x + 1
+    out, part = np.empty((2, x.shape[0], high, wide, filters), np.float32)
+
+    def compute() -> Array:
+        for index in range(taps_y * taps_x):
+            i, j = divmod(index, taps_x)
+            np.matmul(x[:, i : i + high, j : j + wide], w[i, j], out=part if index else out)
+            if index:
+                np.add(out, part, out=out)
+        return out
+
+    return compute
+
+
+def conv1d_ncw(x: Array, w: Array) -> Computation:
+    """As `conv2d_nhwc`; the weights of a tap are gathered in each call, since BLAS can't read them where they lie."""
+    filters, channels, width = w.shape
+    length = x.shape[2] - width + 1
+    taps = np.empty((width, filters, channels), np.float32)
+    out, part = np.empty((2, x.shape[0], filters, length), np.float32)
+
+    def compute() -> Array:
+        np.copyto(taps, w.transpose(2, 0, 1))
+        for j in range(width):
+            np.matmul(taps[j], x[:, :, j : j + length], out=part if j else out)
+            if j:
+                np.add(out, part, out=out)
+        return out
+
+    return compute
+
+
+def matmul_i8(a: Array, b: Array) -> Computation:
+    """In single precision, which holds sums of 1024 products of 8-bit numbers exactly: they are below 2^24."""
+    assert a.shape[1] <= 1024
+    left, right = np.empty(a.shape, np.float32), np.empty(b.shape, np.float32)
+    sums = np.empty((a.shape[0], b.shape[1]), np.float32)
+    out = np.empty(sums.shape, np.int32)
+
+    def compute() -> Array:
+        np.copyto(left, a)
+        np.copyto(right, b)
+        np.matmul(left, right, out=sums)
+        np.copyto(out, sums, casting="unsafe")
+        return out
+
+    return compute
+
+
+def matmul_bf16(a: Array, b: Array) -> Computation:
+    """In single precision; a bfloat16 is the upper half of one."""
+    left, right = np.empty(a.shape, np.uint32), np.empty(b.shape, np.uint32)
+    out = np.empty((a.shape[0], b.shape[1]), np.float32)
+
+    def compute() -> Array:
+        np.left_shift(a.view(np.uint16), 16, out=left, dtype=np.uint32)
+        np.left_shift(b.view(np.uint16), 16, out=right, dtype=np.uint32)
+        return np.matmul(left.view(np.float32), right.view(np.float32), out=out)
+
+    return compute
+
+
 REFERENCES: Mapping[str, Callable[..., Computation]] = MappingProxyType(
     {
-        "matmul_731x1023x137": matmul,
-        "matmul_512": matmul,
-        "matmul_1024": matmul,
-        "matmul_bias_gelu_128x3072x768": matmul_bias_gelu,
-        "batch_matmul_12x128x64x128": matmul,
-        "vecmat_1x4096x4096": matmul,
-        "softmax_1024": softmax,
-        "rmsnorm_512x2048": rmsnorm,
-        "layernorm_512x768": layernorm,
-        "attention_12x128x64": attention,
+        function.__name__: function
+        for function in (
+            *(matmul, matmul_bias_gelu, softmax, rmsnorm, layernorm, attention),
+            *(conv2d_nhwc, conv1d_ncw, matmul_i8, matmul_bf16),
+        )
     }
 )
-"""By sample. The others are what NumPy has no fast way for: convolutions, 8-bit integers, bfloat16."""
+"""By computation. The last four do in NumPy what it has no function for, by way of single-precision matmuls."""
+
+
+class NumpyProgram(LibraryProgram):
+    def __init__(self, request: Mapping[str, Any], threads: int) -> None:
+        super().__init__(REFERENCES[request["computation"]](*operands(request)), {}, threads)
+        # The one that NumPy brought; SciPy has an OpenBLAS of its own.
+        blas = next(pool for pool in threadpoolctl.threadpool_info() if "numpy" in pool["filepath"])
+        self.facts = {name: str(blas.get(name)) for name in ("internal_api", "version", "architecture", "num_threads")}
