@@ -257,7 +257,10 @@ class Bench:
         """Why it does not compile, or None."""
         flags = (*self._target.compile_flags, *switches)
         done = toolchain.run(toolchain.compile_argv(payload, artifact, flags))
-        return done.headline if done.returncode or not artifact.is_file() else None
+        if done.returncode == 0 and artifact.is_file():
+            return None
+        # Without the op, which can be long, and the folder, which is gone by then.
+        return done.headline.replace(f"{payload.parent}/", "").partition(": %")[0][:200]
 
     def _peak_artifact(self) -> Path:
         payload, artifact = self._folder / "peak.mlir", self._folder / "peak.vmfb"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -81,9 +83,23 @@ def _read(summary: Path) -> dict[str, Any]:
 
 
 def _run(argv: list[str]) -> None:
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        stderr=subprocess.PIPE,
+        check=False,
+        preexec_fn=_die_with_parent,
+    )
     text = done.stderr.decode(errors="replace").strip()
     if done.returncode == 130:
         raise KeyboardInterrupt
     if done.returncode:
         raise TuningFailed(f"mlsearch {argv[3]}: {text.splitlines()[-1] if text else f'exit code {done.returncode}'}")
+
+
+def _die_with_parent() -> None:
+    """A search must not outlive a run that was killed: the next one would measure beside it (Linux)."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
