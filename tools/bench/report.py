@@ -95,6 +95,7 @@ def to_markdown(setting: Setting, comparisons: Sequence[Comparison], failed: Seq
         *_ratios(comparisons),
         "",
         *_peak(comparisons, setting.threads),
+        *_choices(comparisons),
         "## Remarks",
         *_remarks(comparisons, failed, setting),
     ]
@@ -171,6 +172,26 @@ def _peak(comparisons: Sequence[Comparison], threads: int) -> list[str]:
     ]
 
 
+def _choices(comparisons: Sequence[Comparison]) -> list[str]:
+    """What the tuned columns are made of."""
+    rows = []
+    for each in comparisons:
+        facts = each.tuning
+        if facts:
+            seconds = span_text(float(facts["tuning_s"]))
+            rows.append([each.row, facts["variant"], facts["templates"] or ABSENT, facts["trials"], seconds])
+    if not rows:
+        return []
+    return [
+        "## What was chosen",
+        "The payload's variant, the templates of the spec's entries, trials of that variant's tasks, and the time of the",
+        f"whole search. Where the variant is `default` and there is no template ({ABSENT}), nothing was proven faster.",
+        "",
+        *_table(["row", "variant", "templates", "trials", "time"], rows),
+        "",
+    ]
+
+
 def _setting_lines(setting: Setting, comparisons: Sequence[Comparison]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in setting.versions.items())
     dates = sorted(each.measured_at for each in comparisons)
@@ -225,8 +246,6 @@ def _remarks(comparisons: Sequence[Comparison], failed: Sequence[RowFailed], set
         rounds = max((len(column.samples_us) for column in comparison.columns), default=0)
         if rounds < setting.rounds:
             remarks.append(f"- {comparison.row}: {rounds} rounds, since one takes long")
-        if comparison.tuning.get("entries") == "0":
-            remarks.append(f"- {comparison.row}: no schedule was proven faster, so the spec is empty")
     if not wrong:
         remarks.append(
             "- All numbers that were measured agree with the first column's, within the tolerance of a search."

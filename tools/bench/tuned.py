@@ -66,11 +66,12 @@ def build_tuned(payload: Path, spec: Path, artifact: Path) -> None:
 
 
 def tuning_facts(folder: Path) -> dict[str, str]:
-    """What a finished `tune` says of itself: seconds, trials, entries."""
+    """What a finished `tune` says of itself: seconds, the payload's variant, trials, entries."""
     summary = _read(folder / "tuned.json")
     tasks = summary["tasks"]
     return {
         "tuning_s": f"{summary['time']['wall_s']:.0f}",
+        "variant": summary["variant"],
         "trials": str(sum(task["trials"] for task in tasks)),
         "entries": str(sum(task["applied"] is True for task in tasks)),
         "templates": ", ".join(dict.fromkeys(task["template"] for task in tasks if task["template"])),
