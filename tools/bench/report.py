@@ -184,8 +184,8 @@ def _choices(comparisons: Sequence[Comparison]) -> list[str]:
         return []
     return [
         "## What was chosen",
-        "The payload's variant, the templates of the spec's entries, trials of that variant's tasks, and the time of the",
-        f"whole search. Where the variant is `default` and there is no template ({ABSENT}), nothing was proven faster.",
+        "The payload's variant, the templates of the spec's entries, trials of its tasks, and the time of the whole",
+        f"search. Where the variant is `default` and there is no template ({ABSENT}), nothing was proven faster.",
         "",
         *_table(["row", "variant", "templates", "trials", "time"], rows),
         "",
