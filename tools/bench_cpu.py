@@ -41,6 +41,7 @@ from mlsearch.durations import parse_duration
 from mlsearch.errors import MlsearchError
 from mlsearch.files import check_writable, write_atomically
 from mlsearch.payload import load_payload
+from mlsearch.runner.exclusive import exclusive
 from mlsearch.runner.inputs import make_inputs
 from mlsearch.target import Target, compiler_version, resolve, runtime_version
 from mlsearch.task import cut
@@ -272,7 +273,9 @@ class Bench:
         return artifact
 
     def _measure(self, variants: list[Variant], work: Work, folder: Path, peak_artifact: Path | None) -> Measured:
-        return measure(variants, work, self._options.threads, self._options.rounds, folder, peak_artifact)
+        # Not while a search somewhere on this machine is timing its candidates.
+        with exclusive(self._target.device_uri, _say):
+            return measure(variants, work, self._options.threads, self._options.rounds, folder, peak_artifact)
 
     def _comparison(self, row: Row, measured: Measured) -> Comparison:
         return Comparison(row.name, measured.columns, utc_now(), row.flops, measured.peak_us)

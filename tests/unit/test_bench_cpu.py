@@ -189,6 +189,13 @@ def test_the_report_says_where_rounds_are_fewer() -> None:
     assert "7 rounds, since" not in report.to_markdown(SETTING, [COMPARISON])
 
 
+def test_the_report_says_where_the_machine_was_busy() -> None:
+    columns = (Column(UNTUNED, (400.0,) * 5 + (600.0,) * 2, AGREES), Column(TUNED, (100.0,) * 7, AGREES))
+    said = "- matmul_512: **the machine had other work**"
+    assert said in report.to_markdown(SETTING, [replace(COMPARISON, columns=columns)])
+    assert said not in report.to_markdown(SETTING, [COMPARISON])
+
+
 def test_the_report_says_what_was_chosen() -> None:
     text = section(report.to_markdown(SETTING, [COMPARISON]), "What was chosen")
     assert cells_of(text, "matmul_512")[1:] == ["o3", "cpu/a", "64", "1 min 01 s"]

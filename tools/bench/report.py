@@ -22,6 +22,8 @@ SWITCHES: Mapping[str, tuple[str, ...]] = {
 }
 """What IREE does without a spec: by default, and with its own switches for speed."""
 BEST_SWITCH = "IREE's fastest switch"
+_BUSY = 1.25
+"""90th over 10th percentile of one program's times; at most 1.08 in six rows on an idle Zen 5 machine."""
 _RIVALS = (UNTUNED, BEST_SWITCH, NUMPY, TORCH, TORCH_PREPACKED, ONNX_RUNTIME)
 
 
@@ -244,6 +246,14 @@ def _remarks(comparisons: Sequence[Comparison], failed: Sequence[RowFailed], set
                     f" {column.numerics.max_rel_error:.2g}, tolerance {column.numerics.tolerance:.2g}"
                 )
         rounds = max((len(column.samples_us) for column in comparison.columns), default=0)
+        column = comparison[UNTUNED]
+        if column and column.samples_us:
+            _, low, high = spread(column.samples_us)
+            if high / low > _BUSY:
+                remarks.append(
+                    f"- {comparison.row}: **the machine had other work**, times of {UNTUNED} reach from"
+                    f" {time_text(low)} to {time_text(high)}"
+                )
         if rounds < setting.rounds:
             remarks.append(f"- {comparison.row}: {rounds} rounds, since one takes long")
     if not wrong:
