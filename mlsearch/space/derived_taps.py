@@ -116,9 +116,8 @@ def _declarations(found: Tapped, facts: Mapping[str, int]) -> Declarations:
     domain = divisors if multiplies else unroll_domain
     for loop in unrolled:
         draft.tile(loop, domain(loops[loop].size, registers // 2), 4 if loop == unrolled[0] else 1)
-    accumulators = product(
-        [whole_vectors(draft.tiles[vector], lanes)] * (vector is not None) + [draft.tiles[loop] for loop in unrolled]
-    )
+    vectors = [] if vector is None else [whole_vectors(draft.tiles[vector], lanes)]
+    accumulators = product([*vectors, *(draft.tiles[loop] for loop in unrolled)])
     for loop in steps:
         draft.tile(loop, divisors(loops[loop].size, 8), 1)
     outermost = min(parallel_loops(loops), default=None)

@@ -95,9 +95,11 @@ def _declarations(
         name = f"inner_{loops[loop].role}"
         draft.place(INNER, loop, draft.integer(name, powers(min(loops[loop].size, 32 * lanes)), 2 * lanes))
         across = product([*(draft.tiles[each] for each in draft.tiles if loops[each].kind == "parallel"), knob(name)])
-        size = product([across, constant(max(facts["element_bytes"], facts["input_bytes"]))])
+        bytes_across = product([across, constant(max(facts["element_bytes"], facts["input_bytes"]))])
         draft.state(
-            less(size, constant(STACK_BYTES)), f"vectors of {{}} bytes < {STACK_BYTES} along {loops[loop].role}", size
+            less(bytes_across, constant(STACK_BYTES)),
+            f"vectors of {{}} bytes < {STACK_BYTES} along {loops[loop].role}",
+            bytes_across,
         )
     outer = [loop for loop in parallel_loops(loops) if loop != vector]
     draft.distribute([loop for loop in dict.fromkeys([*outer[:1], vector]) if loop is not None])

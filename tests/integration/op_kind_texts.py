@@ -9,8 +9,8 @@ def _tensor(shape: Sequence[int], element: str = "f32") -> str:
     return f"tensor<{''.join(f'{size}x' for size in shape)}{element}>"
 
 
-def _zero(element: str) -> str:
-    return "0.0" if element.startswith(("f", "bf")) else "0"
+def _element(tensor: str) -> str:
+    return tensor.removeprefix("tensor<").rstrip(">").rpartition("x")[2]
 
 
 def _function(inputs: Sequence[str], output: str, body: str, result: str = "%r") -> str:
@@ -21,7 +21,7 @@ def _function(inputs: Sequence[str], output: str, body: str, result: str = "%r")
 
 def filled(output: str, value: str, name: str = "f") -> str:
     """An output tensor full of `value`, as %f."""
-    element = output.rstrip(">").rpartition("x")[2]
+    element = _element(output)
     return f"""  %{name}_value = arith.constant {value} : {element}
   %{name}_empty = tensor.empty() : {output}
   %{name} = linalg.fill ins(%{name}_value : {element}) outs(%{name}_empty : {output}) -> {output}
@@ -49,7 +49,7 @@ def generic(
 ) -> str:
     """A generic; `maps` are like "(i, j) -> (i)", `kinds` has a letter for each loop: p parallel, r reduction. The
     body's inputs are %x0, %x1, ..., the output's element %o; it yields %y. `start=None`: the output is left empty."""
-    element = [each.rstrip(">").rpartition("x")[2] for each in (*inputs, output)]
+    element = [_element(each) for each in (*inputs, output)]
     names = [f"%x{i}" for i in range(len(inputs))] + ["%o"]
     block = ", ".join(f"{name}: {kind}" for name, kind in zip(names, element, strict=True))
     iterators = ", ".join('"parallel"' if kind == "p" else '"reduction"' for kind in kinds)
@@ -423,9 +423,9 @@ func.func @main(%a: {x}) -> ({s}, {s}) {{
 def strange_reduction() -> str:
     """Three reductions, one read at a sum of loops, none of it a contraction or a convolution by the rules."""
     return generic(
-        ["(i, j, a, b, c) -> (j + a, c, i + b)", "(i, j, a, b, c) -> (c, a)", "(i, j, a, b, c) -> (i, j)"],
+        ["(i, j, a, b, c) -> (j + a, c, i + b)", "(i, j, a, b, c) -> (c, a, b)", "(i, j, a, b, c) -> (i, j)"],
         "pprrr",
-        [_tensor([26, 12, 34]), _tensor([12, 3])],
+        [_tensor([26, 12, 34]), _tensor([12, 3, 3])],
         _tensor([32, 24]),
         "%d = arith.subf %x0, %x1 : f32\n    %q = math.absf %d : f32\n    %y = arith.addf %o, %q : f32",
     )
