@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from small_templates import template_text
-from spec_time_functions import elementwise, filled, function_text, matmul, read
+from spec_time_functions import MULTIPLY_ADD, elementwise, filled, function_text, generic, matmul, read
 
 from mlsearch.ir.access import accesses, contiguous_loop, strides, window_loops
 from mlsearch.ir.dispatch import DispatchView
@@ -43,6 +43,18 @@ def window(stride: int = 1, dilation: int = 1, size: int = 3, channels: int = 32
         %s = arith.addf %o, %m : f32
         linalg.yield %s : f32
       }} -> {output}"""
+    return read(function_text({"%a": image, "%b": weight}, filled(output) + "\n" + op, {"%r": output}))
+
+
+def convolution() -> DispatchView:
+    """Channels in front: output channels, rows, columns, input channels, and a window of 3x3."""
+    image, weight, output = "tensor<16x38x34xf32>", "tensor<24x16x3x3xf32>", "tensor<24x36x32xf32>"
+    maps = [
+        "(n, h, w, k, y, x) -> (k, h + y, w + x)",
+        "(n, h, w, k, y, x) -> (n, k, y, x)",
+        "(n, h, w, k, y, x) -> (n, h, w)",
+    ]
+    op = generic("%r", {"%a": image, "%b": weight}, ("%init", output), maps, "ppprrr", MULTIPLY_ADD)
     return read(function_text({"%a": image, "%b": weight}, filled(output) + "\n" + op, {"%r": output}))
 
 
@@ -132,17 +144,35 @@ def test_a_window_becomes_a_chain_of_taps_without_one() -> None:
 
 
 def test_all_taps_have_the_same_tiles_and_only_the_last_one_is_distributed() -> None:
-    [part] = derived(window())
+    [part] = derived(convolution())
     template = part.template
     assert isinstance(template, WindowTaps)
     view = template.tapped.view
-    layout = template.layout(view, part.priors()[0].knobs, 16)
+    layout = template.layout(view, {**part.priors()[0].knobs, "step_k": 4}, 16)
     taps = [layout.companion_configs[index] for index in template.tapped.chain if index != view.root]
     assert len(taps) == 8
     assert len(set(taps)) == 1
     assert "distribution" not in taps[0]
     assert "distribution" in layout.root_config
+    assert "vector_reduction = [0, 0, 0, 4]" in taps[0]
     assert taps[0].partition("vector_common_parallel")[2] == layout.root_config.partition("vector_common_parallel")[2]
+
+
+def test_loops_of_the_left_operand_come_before_those_of_the_right_one() -> None:
+    view = convolution()
+    found = tapped(view, view)
+    assert found is not None
+    assert [loop.role for loop in view.workload.loops] == ["n", "o1", "o", "k", "f1", "f"]
+    assert [loop.role for loop in found.view.workload.loops] == ["o1", "o", "n", "k"]
+
+
+def test_products_of_vectors_are_never_masked() -> None:
+    [part] = derived(convolution())
+    for knobs in (candidate.knobs for candidate in part):
+        assert 24 % int(knobs["tile_n"]) == 0
+        assert 32 % int(knobs["tile_o"]) == 0
+        rows = int(knobs["tile_o1"]) * int(knobs["dist_o1"])
+        assert rows == 0 or 36 % rows == 0
 
 
 def test_tilings_are_told_in_the_loops_of_the_dispatch_itself() -> None:
