@@ -42,6 +42,7 @@ from mlsearch.workload import Loop
 
 _PIPELINE = "#iree_cpu.pipeline<DoubleTilingExpert>"
 _PARALLEL_KNOBS = 3
+_PRODUCTS = ("contraction", "matmul", "batch_matmul", "matvec", "vecmat", "batch_matvec", "batch_vecmat", "dot")
 _UNROLLED = 4
 """Vectors in a tile, over the registers: more compile for minutes."""
 
@@ -85,9 +86,15 @@ def _declarations(
     vectors = [whole_vectors(draft.tiles[vector], lanes)] if vector in draft.tiles else []
     accumulators = product([*vectors, *outputs])
     steps = reduction_loops(loops)
+    multiplies = view.workload.op_kind in _PRODUCTS
+    if multiplies:
+        # Products that are summed over two loops at a time are taken apart into scalars: half a minute to compile.
+        steps = sorted(steps, key=lambda loop: (loop in rows, loop))[-1:]
     for loop in steps:
         size = loops[loop].size
-        if loop in rows:
+        if multiplies:
+            draft.tile(loop, powers(min(size, 16)), 1)
+        elif loop in rows:
             draft.tile(loop, powers(min(size, 32 * lanes)), 2 * lanes if vector not in rows else 1)
         else:
             draft.tile(loop, powers(min(size, 8)), 1)
@@ -104,7 +111,7 @@ def _declarations(
     outer = [loop for loop in parallel_loops(loops) if loop != vector]
     draft.distribute([loop for loop in dict.fromkeys([*outer[:1], vector]) if loop is not None])
     draft.peel()
-    most = registers - 2 if steps and vector in rows else _UNROLLED * registers
+    most = registers - 2 if multiplies or (steps and vector in rows) else _UNROLLED * registers
     if draft.tiles:
         draft.state(
             at_most(accumulators, constant(most)),
