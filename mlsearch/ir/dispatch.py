@@ -74,8 +74,10 @@ def body_operations(function: Operation) -> list[Operation]:
     return [op.operation for op in function.regions[0].blocks[0].operations]
 
 
-def read_dispatch(module: Module) -> DispatchView:
-    """Read the only function of `module`. Raises NotReadable."""
+def read_dispatch(module: Module, root: int | None = None) -> DispatchView:
+    """Read the only function of `module`. `root`: index of the root op among the compute ops, if it is known.
+
+    Raises NotReadable."""
     function = module.body.operations[0].operation
     operations = body_operations(function)
     compute = [(i, op) for i, op in enumerate(operations) if op.name.startswith(_COMPUTE_PREFIXES)]
@@ -88,7 +90,7 @@ def read_dispatch(module: Module) -> DispatchView:
         raise NotReadable(f"no loops can be read from {', '.join(opaque)}")
     if any(size is None for nest in known for size in nest.sizes):
         raise NotReadable("it has dynamic dims")
-    root = _pick_root(known)
+    root = _pick_root(known) if root is None else root
     shared = _share_loops(known, root)
     ops = tuple(ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i])) for i, nest in enumerate(known))
     stores = tuple(

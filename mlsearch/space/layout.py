@@ -101,7 +101,7 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
         for level, sizes in tiling.levels
         if any(own := _of_kind(level, sizes, loops)) or level == "distribution"
     ]
-    return Layout(tiling, _config_text(root_levels, orders), companions, dictionary(options))
+    return Layout(tiling, config_text(root_levels, orders), companions, dictionary(options))
 
 
 def _of_kind(level: str, sizes: tuple[int, ...], loops: Sequence[Loop]) -> tuple[int, ...]:
@@ -187,10 +187,11 @@ def _companion_config(op: ComputeOp, tiling: Tiling, loops: Sequence[Loop], lane
             size = inner[root_loop] if root_loop is not None else 0
             innermost = index == len(op.kinds) - 1
             own["vector_inner_parallel"][index] = size or (lanes if innermost else 1)
-    return _config_text([(level, tuple(sizes)) for level, sizes in own.items() if any(sizes)], {})
+    return config_text([(level, tuple(sizes)) for level, sizes in own.items() if any(sizes)], {})
 
 
-def _config_text(levels: Sequence[tuple[str, tuple[int, ...]]], orders: Mapping[str, tuple[int, ...]]) -> str:
+def config_text(levels: Sequence[tuple[str, tuple[int, ...]]], orders: Mapping[str, tuple[int, ...]]) -> str:
+    """A lowering config of these levels, each with one size per loop; empty without any."""
     if not levels:
         return ""
     parts = []

@@ -11,6 +11,7 @@ from mlsearch.candidate import Candidate, KnobValue
 from mlsearch.errors import KnobError, MlsearchError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText
+from mlsearch.space.derived import derived_templates
 from mlsearch.space.emitted import EmittedTemplate, emitted_templates
 from mlsearch.space.knobs import Knob
 from mlsearch.space.template import Template
@@ -154,13 +155,18 @@ class Space:
 def build_space(
     view: DispatchView, templates: Sequence[Template], target: Target, late_view: DispatchView | None = None
 ) -> Space:
-    """The space of a dispatch out of the templates that apply to it: fallbacks only where no other has a candidate."""
+    """The space of a dispatch out of the templates that apply to it: fallbacks only where no other has a candidate. On
+    a CPU, what can be derived from the dispatch comes along."""
     facts = dims_and_facts(view, target)
     facts["emitted"] = sum(isinstance(template, EmittedTemplate) for template in templates)
     parts = [TemplateSpace(template, facts) for template in templates if template.applies_to(view)]
     usable = [part for part in parts if len(part) and (late_view or not part.template.declarations.is_strategy)]
     specific = [part for part in usable if not part.template.declarations.is_fallback]
-    return Space(specific or usable, view, facts["lanes"], late_view)
+    chosen = specific or usable
+    if target.chip is None:
+        derived = derived_templates(view, late_view, facts, is_covered=bool(chosen))
+        chosen += [TemplateSpace(template, facts) for template in derived]
+    return Space(chosen, view, facts["lanes"], late_view)
 
 
 def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space | str:

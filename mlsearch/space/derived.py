@@ -1,0 +1,36 @@
+"""Templates that are derived from a dispatch: from its loops, strides and what IREE would do with it.
+
+They are the third kind beside those written by hand and those that the compiler emits, and like those they are IR:
+knobs, constraints, a matcher of the op, a schedule. The same dispatch on the same hardware gives the same text, so a
+record's candidate can be built again.
+
+    derived/window_taps    convolutions and poolings whose window can be unrolled, in any layout
+    derived/window_tiles   those whose window can't, where IREE takes it apart itself
+    derived/loop_tiles     contractions with several loops of a kind, and whatever no other template applies to
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlsearch.ir.dispatch import DispatchView
+from mlsearch.space.derived_taps import window_taps
+from mlsearch.space.derived_tiles import loop_tiles
+from mlsearch.space.derived_windows import window_tiles
+from mlsearch.space.template import Template
+
+PREFIX = "derived/"
+
+
+def derived_templates(
+    view: DispatchView, late_view: DispatchView | None, facts: Mapping[str, int], *, is_covered: bool
+) -> list[Template]:
+    """What can be derived for a dispatch on a CPU. `is_covered`: another template applies to it."""
+    found: list[Template | None] = []
+    if late_view is not None:
+        found.append(window_taps(view, late_view, facts, f"{PREFIX}window_taps"))
+        if found == [None]:
+            found.append(window_tiles(view, late_view, facts, f"{PREFIX}window_tiles"))
+    if view.workload.op_kind == "contraction" or not (is_covered or any(found)):
+        found.append(loop_tiles(view, late_view, facts, f"{PREFIX}loop_tiles"))
+    return [template for template in found if template is not None]

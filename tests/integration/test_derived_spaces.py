@@ -1,0 +1,134 @@
+"""Whatever Linalg op IREE tiles has a space, and what a derived template makes of it computes the same numbers."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from op_kind_texts import OP_KINDS, depthwise_nhwc
+
+from mlsearch.candidate import BuildRequest, Built, Candidate, Measured, Record, RunRequest, reason
+from mlsearch.ir.library import library_text
+from mlsearch.payload import load_payload
+from mlsearch.records.exchange import export_records, import_records
+from mlsearch.records.store import Store
+from mlsearch.space.derived import PREFIX
+from mlsearch.space.space import Space, space_of
+from mlsearch.space.template import templates_for
+from mlsearch.target import resolve
+from mlsearch.task import Task, cut
+from mlsearch.testing.records_contract import put
+from mlsearch.tune.trials import measure_baseline
+from mlsearch.workbench import open_workbench
+
+TARGET = resolve("llvm-cpu", 1)
+DRAWN = 3
+# Ops whose loops can't be read, and dispatches that only move data.
+WITHOUT = ("no loops can be read from iree_linalg_ext", "it stores nothing that an op of it computes")
+
+
+def cut_text(folder: Path, text: str) -> list[Task]:
+    path = folder / "payload.mlir"
+    path.write_text(text)
+    return cut(load_payload(path, TARGET, folder / "work"), TARGET, folder / "work")
+
+
+def readable(tasks: list[Task]) -> list[Task]:
+    assert all(task.view or (task.not_tunable or "").startswith(WITHOUT) for task in tasks)
+    return [task for task in tasks if task.view]
+
+
+def the_space(task: Task) -> Space:
+    space = space_of(task, templates_for(TARGET, None), TARGET)
+    assert isinstance(space, Space), space
+    return space
+
+
+def derived_candidates(space: Space) -> list[Candidate]:
+    """The first prior of each derived template, and some drawn at random."""
+    rng = np.random.default_rng(7)
+    found: list[Candidate] = []
+    for identifier, part in space.parts.items():
+        if identifier.startswith(PREFIX):
+            found += part.priors()[:1]
+            found += [part.row(int(row)) for row in rng.choice(len(part), min(DRAWN, len(part)), replace=False)]
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.parametrize("kind", OP_KINDS)
+def test_a_linalg_op_of_any_kind_is_tuned_and_what_is_derived_for_it_computes_the_same(
+    kind: str, tmp_path: Path
+) -> None:
+    tasks = readable(cut_text(tmp_path, OP_KINDS[kind]))
+    for task in tasks:
+        space = the_space(task)
+        assert space.size > 0
+        assert space.priors()
+        candidates = derived_candidates(space)
+        if not candidates:
+            continue
+        with open_workbench(TARGET, lambda event: None, jobs=2) as bench:
+            baseline = measure_baseline(bench, task)
+            assert task.module is not None and task.signature is not None
+            requests = [
+                BuildRequest(
+                    candidate.key,
+                    task.module,
+                    library_text([space.entry("e", candidate)]),
+                    ("e",),
+                    TARGET.compile_flags,
+                    timeout_s=120.0,
+                )
+                for candidate in candidates
+            ]
+            knobs = {candidate.key: (candidate.template, candidate.knobs) for candidate in candidates}
+            for request, built in list(bench.build(requests)):
+                assert isinstance(built, Built), (knobs[request.key], built)
+                plan = bench.plan(min_samples=1, max_samples=1, warmup=0, timeout_s=60.0)
+                outcome = bench.run(RunRequest(built.artifact, baseline.artifact, task.signature, plan))
+                assert isinstance(outcome, Measured), (knobs[request.key], reason(outcome))
+                assert outcome.numerics.agrees
+
+
+@pytest.mark.parametrize(
+    ("kind", "template"),
+    [
+        ("depthwise_nhwc", "derived/window_taps"),
+        ("grouped_nhwc", "derived/window_taps"),
+        ("strange_reduction", "derived/window_taps"),
+        ("conv_2d_nhwc_strided", "derived/window_tiles"),
+        ("pool_nchw_max", "derived/window_tiles"),
+        ("packed_matmul", "derived/loop_tiles"),
+    ],
+)
+def test_each_kind_of_op_gets_the_derived_template_that_suits_it(kind: str, template: str, tmp_path: Path) -> None:
+    [task] = readable(cut_text(tmp_path, OP_KINDS[kind]))
+    assert [each for each in the_space(task).parts if each.startswith(PREFIX)] == [template]
+
+
+def test_a_derived_candidate_is_built_again_from_exported_records(tmp_path: Path) -> None:
+    text = depthwise_nhwc()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    [task] = readable(cut_text(tmp_path / "one", text))
+    space = the_space(task)
+    candidate = derived_candidates(space)[-1]
+    with open_workbench(TARGET, lambda event: None, jobs=1) as bench:
+        baseline = measure_baseline(bench, task)
+        assert task.workload is not None
+        provenance = bench.provenance(task.workload.key)
+    written = Record(candidate, baseline.measured, 0.1, "0" * 64, provenance)
+    store = Store.open(tmp_path / "from.journal")
+    put(store.study("s"), written)
+    stream = io.StringIO()
+    export_records(store.records(), stream)
+    other = Store.open(tmp_path / "to.journal")
+    import_records(other, io.StringIO(stream.getvalue()))
+    [stored] = other.records()
+    again = the_space(readable(cut_text(tmp_path / "two", text))[0])
+    assert stored.record.candidate == candidate
+    assert again.parts[candidate.template].template.digest == stored.record.candidate.template_digest
+    assert again.violations(stored.record.candidate) == ()
+    assert library_text([again.entry("e", stored.record.candidate)]) == library_text([space.entry("e", candidate)])
