@@ -265,9 +265,8 @@ class Session:
         if line is None or not isinstance(line.outcome, Compared):
             return None
         rounds = zip(line.artifacts[1:], line.outcome.samples_us[1:], line.outcome.numerics[1:], strict=True)
-        return min(((median(samples), artifact) for artifact, samples, own in rounds if own.agrees), default=(0, None))[
-            1
-        ]
+        right = sorted((median(samples), artifact) for artifact, samples, own in rounds if own.agrees)
+        return right[0][1] if right else None
 
     def _is_decided(self, task: TaskEntry) -> bool:
         if not self._is_compared(task):
