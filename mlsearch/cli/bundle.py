@@ -210,8 +210,9 @@ def import_command(
     study: str | None,
     templates: Path | None,
 ) -> None:
-    """Add what was measured to the store, as trials of the device that measured it, and write a spec.
+    """Add what was measured to the store; write a spec of it.
 
+    It becomes trials of the device that measured it, which `bundle export` and `tune` go on with.
     An entry is in the spec if paired rounds over there show it to be faster and its numbers to be right, and if it is
     applied when the payload is compiled here, which needs no device. Records that the store holds are not added again.
     """

@@ -138,8 +138,8 @@ class Gate:
                 picked = self._pick(pool, positions, prediction, count, failing)
                 self.pruned_count += len(pool) - len(picked)
             else:
-                picked = [i for i in range(len(pool)) if i not in failing][:count]
-                self.pruned_count += sum(i < max(picked, default=0) for i in failing)
+                picked = sorted(range(len(pool)), key=lambda i: (i in failing, i))[:count]
+                self.pruned_count += sum(i < max(picked) for i in failing.difference(picked))
         scores = {i: score for i, score in zip(positions, prediction.score.tolist(), strict=True) if isfinite(score)}
         return [Choice(pool[i], scores.get(i)) for i in picked]
 
