@@ -18,6 +18,8 @@ from mlsearch.testing.runners import measured
 from mlsearch.tune import unmeasured
 from mlsearch.tune.unmeasured import SearchOptions, UnmeasuredSearch
 
+SIZE = 11
+"""Of the small task's space."""
 FAILED = BuildFailed("compile", "no", None, ("iree-compile",), 0.3)
 
 
@@ -39,8 +41,8 @@ def test_what_compiles_waits_and_what_does_not_is_known(case: tuple[Task, Space,
     machine.build_answers[key_of(bad)] = FAILED
     first = begin(case, tmp_path)
     spent = first.run(100)
-    assert spent.outcomes == {"Unmeasured": 13, "BuildFailed": 1}
-    assert len(first.waiting()) == 13 and first.tried == 14
+    assert spent.outcomes == {"Unmeasured": SIZE - 1, "BuildFailed": 1}
+    assert len(first.waiting()) == SIZE - 1 and first.tried == SIZE
     assert machine.run == Counter()
 
 
@@ -49,27 +51,27 @@ def test_no_candidate_is_built_twice_by_one_run_or_the_next(
 ) -> None:
     machine = case[2]
     monkeypatch.setattr(unmeasured, "_FEWEST_AT_A_TIME", 1)  # batches of eight
-    begin(case, tmp_path).run(10)
+    begin(case, tmp_path).run(8)
     again = begin(case, tmp_path)
-    assert again.tried == 10
-    assert again.run(100).asked == 4
-    assert len(machine.built) == len(set(machine.built)) == 14
+    assert again.tried == 8
+    assert again.run(100).asked == SIZE - 8
+    assert len(machine.built) == len(set(machine.built)) == SIZE
     assert begin(case, tmp_path).run(5).asked == 0
 
 
 def test_what_waits_is_no_trial_where_the_device_is(case: tuple[Task, Space, Machine], tmp_path: Path) -> None:
     task, space, machine = case
     begin(case, tmp_path).run(6)
-    result = search(machine, task, space, tmp_path, trials=15)
-    # The untuned build and all 14, those that wait among them.
-    assert (result.trials, result.outcomes) == (15, {"Measured": 15})
+    result = search(machine, task, space, tmp_path, trials=SIZE + 1)
+    # The untuned build and all others, those that wait among them.
+    assert (result.trials, result.outcomes) == (SIZE + 1, {"Measured": SIZE + 1})
 
 
 def test_once_it_is_measured_it_no_longer_waits(case: tuple[Task, Space, Machine], tmp_path: Path) -> None:
     task, space, machine = case
-    begin(case, tmp_path).run(14)
+    begin(case, tmp_path).run(SIZE)
     search(machine, task, space, tmp_path, trials=5)
-    assert len(begin(case, tmp_path).waiting()) == 10
+    assert len(begin(case, tmp_path).waiting()) == SIZE - 4
 
 
 def test_the_fastest_that_were_measured_are_told_equal_code_once(
@@ -79,7 +81,7 @@ def test_the_fastest_that_were_measured_are_told_equal_code_once(
     order = [key_of(candidate) for candidate in space]
     machine.time_us = lambda key: 100.0 + order.index(key)
     machine.digests = {order[0]: "same", order[1]: "same"}
-    search(machine, task, space, tmp_path, trials=15)
+    search(machine, task, space, tmp_path, trials=SIZE + 1)
     fastest = begin(case, tmp_path).fastest(2)
     assert key_of(fastest[0].candidate) in order[:2]
     assert key_of(fastest[1].candidate) == order[2]
@@ -111,7 +113,7 @@ def test_an_assignment_that_the_compiler_refuses_is_an_outcome(
         return entry(name, candidate)
 
     monkeypatch.setattr(space, "entry", refusing)
-    assert begin(case, tmp_path).run(100).outcomes == {"Unmeasured": 13, "BuildFailed": 1}
+    assert begin(case, tmp_path).run(100).outcomes == {"Unmeasured": SIZE - 1, "BuildFailed": 1}
 
 
 def test_an_interrupt_keeps_what_was_built(case: tuple[Task, Space, Machine], tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_an_interrupt_keeps_what_was_built(case: tuple[Task, Space, Machine], tm
 
     object.__setattr__(machine.bench, "watch", stop)
     with pytest.raises(KeyboardInterrupt):
-        begin(case, tmp_path).run(10)
+        begin(case, tmp_path).run(8)
     object.__setattr__(machine.bench, "watch", machine.events.append)
     assert begin(case, tmp_path).tried == 3
 
