@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +20,9 @@ from mlsearch.bundle.site import Site
 from mlsearch.candidate import CacheState, Spilled
 from mlsearch.cuda.chips import find_chip
 from mlsearch.errors import BundleError
+from mlsearch.ir.library import instrumented
 from mlsearch.records.store import Store
+from mlsearch.spec import Application
 from mlsearch.target import host_hardware, resolve
 from mlsearch.testing.runners import AnsweringRunner, measured
 
@@ -48,11 +51,11 @@ def site(chip: str | None, device_name: str = "NVIDIA H200") -> Site:
     return Site("h", "Linux", host_hardware(), "cuda", device_name, "slope", "3.13.0", "3.12.1", "0.1.0", found)
 
 
-def measure(bundle: Path, output: Path, there: Site) -> None:
-    """Each artifact takes a time of its own, by the order in the bundle; the untuned one is the slowest."""
+def measure(bundle: Path, output: Path, there: Site, fastest_us: float = 11.0) -> None:
+    """Each artifact takes a time of its own, by the order in the bundle; the untuned one takes 100 us."""
     with open_bundle(bundle) as opened, MeasuredFile.open(output, opened, there) as file:
         order = [sha256 for task in opened.manifest.tasks for sha256 in task.artifacts]
-        times = {sha256: 100.0 if place == 0 else 10.0 + place for place, sha256 in enumerate(order)}
+        times = {sha256: 100.0 if place == 0 else fastest_us + place - 1 for place, sha256 in enumerate(order)}
         runner = AnsweringRunner(lambda request: measured(times[request.artifact.stem]))
         folder = output.parent / f"{output.name}.work"
         folder.mkdir()
@@ -96,6 +99,44 @@ def test_times_go_to_the_product_that_measured_and_the_next_bundle_is_for_it(fol
         shipped = [each.candidate.key for each in bundle.manifest.tasks[0].candidates]
     known = {record.candidate.key for record in records}
     assert [key in known for key in shipped] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("fastest_us", "reason"),
+    [(99.0, r"not proven faster \(95 % interval 1.01 to 1.01\)"), (120.0, "not proven faster")],
+)
+def test_what_is_not_proven_faster_is_not_in_the_spec(
+    folder: Path, tmp_path: Path, fastest_us: float, reason: str
+) -> None:
+    measure(folder / "bundle", tmp_path / "measured", site("h200"), fastest_us)
+    options = replace(intake(folder, tmp_path), output=tmp_path / "spec.mlir")
+    spec = take_in(options, lambda event: None).spec
+    assert spec is not None and spec.entries == ()
+    [(task, why)] = spec.left_out
+    assert task == "t0" and re.match(reason, why)
+    assert "so this spec changes nothing" in (tmp_path / "spec.mlir").read_text()
+
+
+def test_without_the_pair_of_the_winner_there_is_no_entry(folder: Path, tmp_path: Path) -> None:
+    measure(folder / "bundle", tmp_path / "measured", site("h200"))
+    lines = (tmp_path / "measured").read_text().splitlines(keepends=True)
+    (tmp_path / "measured").write_text("".join(line for line in lines if '"type":"WinnerCompared"' not in line))
+    spec = take_in(replace(intake(folder, tmp_path), output=tmp_path / "spec.mlir"), lambda event: None).spec
+    assert spec is not None and spec.entries == ()
+    assert "run the bundle again to go on" in spec.left_out[0][1]
+
+
+def test_an_entry_that_does_not_fire_in_the_payload_is_left_out(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing_fires(text: str, *_: object) -> Application:
+        return Application(instrumented(text, "the spec", "mark.")[1], {})
+
+    monkeypatch.setattr("mlsearch.spec.application", nothing_fires)
+    measure(folder / "bundle", tmp_path / "measured", site("h200"))
+    spec = take_in(replace(intake(folder, tmp_path), output=tmp_path / "spec.mlir"), lambda event: None).spec
+    assert spec is not None and spec.entries == ()
+    assert "not when the payload is compiled from its beginning" in spec.left_out[0][1]
 
 
 def test_what_spilled_for_an_architecture_is_known_for_its_products(folder: Path, tmp_path: Path) -> None:
