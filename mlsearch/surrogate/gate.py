@@ -36,8 +36,10 @@ class GatePolicy:
     luck."""
     distrust_below: float = 0.1
     """Lower than `trust_above`, since among candidates that are all promising, ranks are harder to tell."""
-    screen_above: float = 2.5
-    """A candidate is screened out if it is so many times as likely to fail as those before it were."""
+    screen_above: float = 1.0
+    """A candidate is screened out if it is more than so many times as likely to fail as those before it were. Of 420
+    drawn candidates of a 1024 cubed f16 matmul on sm_90, 5.2 % spilled; of what a model of 60, 120 and 240 others
+    left in place, 14, 19 and 36 % fewer did, with 7 to 10 % passed over (means of 30 draws)."""
     most_screened: float = 0.25
     """Share of a pool that may be: passing over so few costs nothing, even if the model knows nothing."""
 

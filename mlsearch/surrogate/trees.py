@@ -28,7 +28,7 @@ from mlsearch.surrogate.base import Matrix, Observation, Prediction, Surrogate, 
 
 MIN_TIMED = 8
 """Observations with a time that a first fit needs."""
-MIN_JUDGED, MIN_FAILED = 24, 3
+MIN_JUDGED, MIN_FAILED = 24, 2
 """Observations, and infeasible ones among them, that a first fit needs where no time is known."""
 
 _SLOW_ENOUGH = math.log(16.0)
