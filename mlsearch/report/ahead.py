@@ -87,7 +87,7 @@ def _building_lines(built: BuiltTask) -> Iterator[str]:
         f" {built.space_size}: {outcomes_text(spent.outcomes)}"
     )
     if spent.pruned:
-        yield f"{count_text(spent.pruned, 'candidate')} passed over, because they resemble what spilled"
+        yield f"{count_text(spent.pruned, 'candidate')} passed over by the model"
     if built.wall_s > 0:
         yield (
             f"{spent.asked / built.wall_s:.2f} candidates a second over {span_text(built.wall_s)};"
