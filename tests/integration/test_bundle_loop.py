@@ -135,7 +135,20 @@ def test_the_loop(folder: Path, bare_python: Path) -> None:
     assert known[shipped[0]] == min(known.values())
 
     summary = folder / "summary.json"
-    mlsearch("tune", payload, "--trials", ASKED + 3, "--store", store, "-o", folder / "spec", "--json", summary)
+    mlsearch(
+        "tune",
+        payload,
+        "--variants",
+        "default",
+        "--trials",
+        ASKED + 3,
+        "--store",
+        store,
+        "-o",
+        folder / "spec",
+        "--json",
+        summary,
+    )
     [task] = json.loads(summary.read_text())["tasks"]
     assert task["trials"] == ASKED + 3
     stored = measured_records(store)
