@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from mlsearch.code_features import StaticFeatures
+
 KnobValue = int | str
 """A knob's value: an integer, or for a choice among attributes the printed attribute."""
 
@@ -310,6 +312,15 @@ class OverLimits:
     compile_s: float
 
 
+@dataclass(frozen=True)
+class Unmeasured:
+    """It compiled, and the device may run it, but the device is elsewhere."""
+
+    features: StaticFeatures | None
+    """What its code tells; None for a CPU, and for an artifact without a kernel."""
+    compile_s: float
+
+
 TrialOutcome = (
     Rejected
     | Pruned
@@ -318,6 +329,7 @@ TrialOutcome = (
     | NotApplied
     | Spilled
     | OverLimits
+    | Unmeasured
     | RunFailed
     | RunTimeout
     | WrongResult
@@ -332,6 +344,7 @@ OUTCOMES: tuple[str, ...] = (
     "NotApplied",
     "Spilled",
     "OverLimits",
+    "Unmeasured",
     "RunFailed",
     "RunTimeout",
     "WrongResult",

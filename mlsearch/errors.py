@@ -13,6 +13,10 @@ class TargetError(MlsearchError):
     """The target is unknown, or can't be compiled for or run here."""
 
 
+class TargetMismatchError(TargetError):
+    """The device that measures is of another architecture than the one that was compiled for."""
+
+
 class TemplateError(MlsearchError):
     """A template breaks the rules of the template format."""
 

@@ -9,9 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from mlsearch.candidate import digest
-from mlsearch.cuda.chips import Chip, device_attribute, find_chip
+from mlsearch.cuda.chips import Chip, device_attribute, find_chip, for_architecture
 from mlsearch.cuda.device import this_machines_chip
-from mlsearch.errors import TargetError
+from mlsearch.errors import TargetError, TargetMismatchError
 
 _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -108,16 +108,27 @@ def cuda_target(chip: Chip) -> Target:
     return Target("cuda", hardware, (f"--iree-hal-target-device={device_attribute(chip)}",), 1, chip)
 
 
-def require_device(target: Target) -> None:
-    """Raises TargetError unless the target is this machine, or its GPU."""
+def require_device(target: Target) -> Target:
+    """The target as it is measured here. Raises TargetError unless it is this machine, or its GPU."""
     if target.chip is None:
-        return
-    here = this_machines_chip()
-    wanted, found = target.chip.architecture.name, here.architecture.name
-    if wanted.rstrip("a") != found:
-        raise TargetError(
-            f"this machine's GPU is {here.name} ({found}), not {wanted}; give --target cuda, or --no-device"
-        )
+        return target
+    try:
+        return measured_by(target, this_machines_chip())
+    except TargetMismatchError as error:
+        raise TargetError(f"{error}; give --target cuda, or --no-device") from None
+
+
+def measured_by(target: Target, here: Chip) -> Target:
+    """The GPU target that times belong to where `here` measures code for `target`: always a product. What was built for
+    a bare architecture, or for another product of the same one, is the same code, but takes its own time.
+
+    Raises TargetMismatchError for a GPU of another architecture.
+    """
+    assert target.chip is not None
+    wanted = target.chip
+    if wanted.architecture.name.rstrip("a") != here.architecture.name.rstrip("a"):
+        raise TargetMismatchError(f"the GPU is {here.name} ({here.architecture.name}), not {wanted.architecture.name}")
+    return cuda_target(for_architecture(here, wanted.architecture))
 
 
 def host_cores() -> int:

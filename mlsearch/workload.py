@@ -79,6 +79,11 @@ def element_bits(element_type: str) -> int:
     return int(digits[0]) if digits else 64
 
 
+GPU_TILES = ("workgroup", "step", "warp", "thread")
+"""Levels of a tiling for a GPU, outermost first, all in iterations: what a block computes, by how much it advances
+along the reduction at a time, what of it a warp has, and what a thread has."""
+
+
 @dataclass(frozen=True)
 class Tiling:
     """How a candidate cuts the root op's loops: what the knobs come to once they are laid out on a workload."""

@@ -8,14 +8,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlsearch import target as targets
-from mlsearch.bundle.manifest import CandidateEntry, TaskEntry
+from mlsearch.bundle.manifest import CandidateEntry, Manifest, TaskEntry
 from mlsearch.bundle.measured import ArtifactMeasured, Measurements, read_measured
-from mlsearch.candidate import Candidate, Compared, Provenance, Record
-from mlsearch.errors import BundleError
+from mlsearch.bundle.proven import Decided, ProvenSpec, write_spec
+from mlsearch.candidate import (
+    BuildFailed,
+    BuildTimeout,
+    CacheState,
+    Candidate,
+    Compared,
+    Measured,
+    NotApplied,
+    OverLimits,
+    Provenance,
+    Record,
+    Spilled,
+    Unmeasured,
+    median,
+)
+from mlsearch.cuda.chips import find_chip
+from mlsearch.cuda.device import chip_called
+from mlsearch.errors import BundleError, TargetMismatchError
 from mlsearch.events import Step, Watcher
 from mlsearch.payload import load_payload
 from mlsearch.records import codec
 from mlsearch.records.store import Store
+from mlsearch.search.base import Proposer
 from mlsearch.search.make import make_proposer
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import Template, templates_for
@@ -23,21 +41,26 @@ from mlsearch.statistics import paired_speedup
 from mlsearch.summary import Speedup
 from mlsearch.target import Target, compiler_version
 from mlsearch.task import Task, cut
+from mlsearch.tune.finals import TOO_BUSY
 from mlsearch.tune.trials import study_name
 from mlsearch.workbench import open_workbench
+
+_OF_THE_COMPILER = (BuildFailed, BuildTimeout, NotApplied, Spilled, OverLimits)
 
 
 @dataclass(frozen=True)
 class IntakeOptions:
     payload: Path
     measured: Path
-    target: str
-    """Its name, as it was given to the export."""
+    target: str | None
+    """Its name, as it was given to the export; None: what the file says."""
     function: str | None
     store: str
     study: str | None
     """As in `TuneOptions`."""
     templates: Path | None
+    output: Path | None = None
+    """Where to write a spec of what is proven."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +86,30 @@ class TakenTask:
     """Candidates of the bundle that were not measured."""
     outcomes: dict[str, int]
     """Of those added."""
+    carried_over: int
+    """Candidates that don't compile or spill, from the study that the bundle was exported from where that is
+    another."""
     paired: tuple[Paired, ...]
     """Fastest first; empty if it didn't come to that."""
+    decided: Decided | str
+    """The one that was then paired alone, or why there is none."""
 
 
 @dataclass(frozen=True)
 class Taken:
     tasks: tuple[TakenTask, ...]
     measured_on: str
-    is_same_target: bool
-    """Times are comparable to those that are measured here, so `tune` goes on with the same studies."""
+    target: str | None
+    """What to call the target whose studies the times are in; None: another machine's CPU, which has no name here."""
+    exported_for: str
+    """What the bundle was exported for."""
+    cache: CacheState
+    spec: ProvenSpec | None
 
 
 def take_in(options: IntakeOptions, watch: Watcher) -> Taken:
-    """Add a record for each candidate that was measured; all of them or, on an error, none. Again adds nothing.
+    """Add a record for each candidate that was measured, to the studies of the device that measured; all of them or, on
+    an error, none. Again adds nothing. With `output`, write a spec of what is proven.
 
     Raises BundleError for a damaged file, another compiler, or a task or candidate that the payload and the templates
     do not have here.
@@ -88,32 +121,75 @@ def take_in(options: IntakeOptions, watch: Watcher) -> Taken:
             f"{options.measured} was built by iree-base-compiler {manifest.compiler}, here is {compiler_version()}: "
             "schedules and times don't carry over"
         )
-    target = targets.resolve(options.target, manifest.plan.threads)
-    measured_target = _measured_target(measurements)
-    templates = templates_for(target, options.templates)
-    with open_workbench(target, watch) as bench:
+    exported = _exported_target(manifest, options.target)
+    target = _measured_target(exported, measurements)
+    # Another CPU's facts would make another space than the one that the candidates are from; a GPU's is what goes on.
+    here = exported if target.chip is None else target
+    templates = templates_for(here, options.templates)
+    with open_workbench(here, watch) as bench:
         watch(Step("cutting the payload into tasks"))
-        tasks = cut(load_payload(options.payload, target, bench.workdir, options.function), target, bench.workdir)
-    try:
-        incoming = [_match(entry, tasks, templates, target) for entry in manifest.tasks]
-    except BundleError as error:
-        raise BundleError(f"{options.measured} does not fit {options.payload}: {error}") from None
-    store = Store.open(options.store)
-    watch(Step("adding records"))
-    taken = [
-        _add(store, options, measurements, measured_target, entry, task, space)
-        for entry, (task, space) in zip(manifest.tasks, incoming, strict=True)
-    ]
-    same = measured_target.fingerprint == target.fingerprint
-    return Taken(tuple(taken), measurements.site.text, same)
+        tasks = cut(load_payload(options.payload, here, bench.workdir, options.function), here, bench.workdir)
+        try:
+            incoming = [_match(entry, tasks, templates, here) for entry in manifest.tasks]
+        except BundleError as error:
+            raise BundleError(f"{options.measured} does not fit {options.payload}: {error}") from None
+        store = Store.open(options.store)
+        watch(Step("adding records"))
+        intake = _Intake(store, options, measurements, exported, target)
+        matched = list(zip(manifest.tasks, incoming, strict=True))
+        taken = [intake.add(entry, task, space) for entry, (task, space) in matched]
+        spec = None
+        if options.output is not None:
+            watch(Step("proving that the spec is applied"))
+            decided = [(task, space, each.decided) for (_, (task, space)), each in zip(matched, taken, strict=True)]
+            site = measurements.site.text
+            spec = write_spec(options.output, options.payload, target, decided, site, bench.workdir)
+    name = None if not _is_named(exported, target) else _name_of(target)
+    return Taken(tuple(taken), measurements.site.text, name, _name_of(exported), manifest.plan.cache, spec)
 
 
-def _measured_target(measurements: Measurements) -> Target:
-    """The bundle's target, with the hardware that was really there where it was that of a machine."""
+def _exported_target(manifest: Manifest, name: str | None) -> Target:
+    """The bundle's target as this machine knows it: compile flags are never taken out of a file.
+
+    Raises BundleError if it is not the one that the user names, or was described to the compiler in another way.
+    """
+    if name is None:
+        chip = manifest.target.chip
+        name = manifest.target.backend if chip is None else f"cuda:{chip.name}"
+    target = targets.resolve(name, manifest.plan.threads)
+    if target.compile_flags != manifest.target.compile_flags:
+        raise BundleError(
+            f"it was exported for {_name_of(manifest.target)}, and built with other flags than those of {name} here"
+        )
+    return target
+
+
+def _name_of(target: Target) -> str:
+    return target.backend if target.chip is None else f"cuda:{target.chip.name}"
+
+
+def _is_named(exported: Target, measured: Target) -> bool:
+    """Whether `--target` can say it here: any GPU can be named, of CPUs only this machine's."""
+    return measured.chip is not None or measured.fingerprint == exported.fingerprint
+
+
+def _measured_target(exported: Target, measurements: Measurements) -> Target:
+    """What the times belong to: the GPU that measured, or for a bundle of this machine's CPU the one that was there.
+
+    Raises BundleError for a GPU of another architecture.
+    """
     manifest, site = measurements.manifest, measurements.site
-    if not manifest.host_bound:
-        return manifest.target
-    return replace(manifest.target, hardware=site.hardware)
+    if exported.chip is None:
+        return replace(exported, hardware=site.hardware if manifest.host_bound else manifest.target.hardware)
+    wanted = exported.chip.architecture.name
+    # Runners before `Site.chip` tell the product's name only.
+    chip = site.chip or chip_called(site.device_name, wanted.rstrip("a"), exported.chip.multiprocessors)
+    if site.chip is not None and find_chip(site.chip.name) != site.chip:
+        raise BundleError(f"it was measured on {site.chip.name}, which is another chip here")
+    try:
+        return targets.measured_by(exported, chip)
+    except TargetMismatchError as error:
+        raise BundleError(f"where it was measured, {error}") from None
 
 
 def _match(
@@ -147,56 +223,88 @@ def _holds(space: Space, candidate: Candidate) -> bool:
         return False
 
 
-def _add(
-    store: Store,
-    options: IntakeOptions,
-    measurements: Measurements,
-    target: Target,
-    entry: TaskEntry,
-    task: Task,
-    space: Space,
-) -> TakenTask:
-    study = store.study(
-        study_name(target, options.study, task, space),
-        identity={"workload": entry.workload, "target": target.fingerprint},
-        notes={"label": entry.label, "compiler": measurements.manifest.compiler},
-    )
-    proposer = make_proposer("random", space, study, measurements.manifest.plan.seed)
-    held = {stored.record.candidate.key for stored in store.records(study=study.study_name)}
-    outcomes: Counter[str] = Counter()
-    known = missing = 0
-    untuned = CandidateEntry(Candidate.untuned(), entry.untuned, entry.untuned_compile_s, None)
-    for each in (untuned, *entry.candidates):
-        run = measurements.runs.get((entry.id, each.artifact))
-        if run is None:
-            missing += 1
-        elif each.candidate.key in held:
-            known += 1
-        else:
-            record = _record(measurements, target, entry, each, run)
-            proposer.add_finished(each.candidate, record.time_us, codec.to_attributes(record))
-            outcomes[record.outcome_name] += 1
-    added = sum(outcomes.values())
-    paired = _paired(measurements, entry)
-    return TakenTask(task.id, entry.label, study.study_name, added, known, missing, dict(outcomes), paired)
+class _Intake:
+    """Records for the studies of the target that the times belong to."""
 
+    def __init__(
+        self, store: Store, options: IntakeOptions, measurements: Measurements, exported: Target, target: Target
+    ) -> None:
+        self._store, self._options, self._measurements = store, options, measurements
+        self._exported, self._target = exported, target
+        self._cache = measurements.manifest.plan.cache
 
-def _record(
-    measurements: Measurements, target: Target, entry: TaskEntry, each: CandidateEntry, run: ArtifactMeasured
-) -> Record:
-    manifest = measurements.manifest
-    provenance = Provenance(
-        workload=entry.workload,
-        target=target.fingerprint,
-        compiler=manifest.compiler,
-        runtime=measurements.site.runtime,
-        mlsearch=manifest.mlsearch,
-        seed=manifest.plan.seed,
-        threads=manifest.plan.threads,
-        when=run.when,
-        measured_on=measurements.site.text,
-    )
-    return Record(each.candidate, run.outcome, each.compile_s, each.artifact, provenance, each.predicted)
+    def add(self, entry: TaskEntry, task: Task, space: Space) -> TakenTask:
+        measurements, target = self._measurements, self._target
+        study = self._store.study(
+            study_name(target, self._options.study, task, space, self._cache),
+            identity={"workload": entry.workload, "target": target.fingerprint},
+            notes={"label": entry.label, "compiler": measurements.manifest.compiler},
+        )
+        proposer = make_proposer("random", space, study, measurements.manifest.plan.seed)
+        held = {
+            stored.record.candidate.key
+            for stored in self._store.records(study=study.study_name)
+            if not isinstance(stored.record.outcome, Unmeasured)
+        }
+        outcomes: Counter[str] = Counter()
+        known = missing = 0
+        untuned = CandidateEntry(Candidate.untuned(), entry.untuned, entry.untuned_compile_s, None)
+        for each in (untuned, *entry.candidates):
+            run = measurements.runs.get((entry.id, each.artifact))
+            if run is None:
+                missing += 1
+            elif each.candidate.key in held:
+                known += 1
+            else:
+                record = self._record(entry, each, run)
+                proposer.add_finished(each.candidate, record.time_us, codec.to_attributes(record))
+                outcomes[record.outcome_name] += 1
+        return TakenTask(
+            id=task.id,
+            label=entry.label,
+            study=study.study_name,
+            added=sum(outcomes.values()),
+            known=known,
+            missing=missing,
+            outcomes=dict(outcomes),
+            carried_over=self._carry_over(proposer, held, task, space),
+            paired=_paired(measurements, entry),
+            decided=_decided(measurements, entry),
+        )
+
+    def _carry_over(self, proposer: Proposer, held: set[str], task: Task, space: Space) -> int:
+        """What the compiler alone has told of candidates holds for every product of an architecture."""
+        if self._exported.fingerprint == self._target.fingerprint:
+            return 0
+        name = study_name(self._exported, self._options.study, task, space, self._cache)
+        if name not in self._store.study_names():
+            return 0
+        count = 0
+        for stored in list(self._store.records(study=name)):
+            record = stored.record
+            if record.candidate.key in held or not isinstance(record.outcome, _OF_THE_COMPILER):
+                continue
+            held.add(record.candidate.key)
+            record = replace(record, provenance=replace(record.provenance, target=self._target.fingerprint))
+            proposer.add_finished(record.candidate, None, codec.to_attributes(record))
+            count += 1
+        return count
+
+    def _record(self, entry: TaskEntry, each: CandidateEntry, run: ArtifactMeasured) -> Record:
+        manifest, site = self._measurements.manifest, self._measurements.site
+        provenance = Provenance(
+            workload=entry.workload,
+            target=self._target.fingerprint,
+            compiler=manifest.compiler,
+            runtime=site.runtime,
+            mlsearch=manifest.mlsearch,
+            seed=manifest.plan.seed,
+            threads=manifest.plan.threads,
+            when=run.when,
+            cache=self._cache,
+            measured_on=site.text,
+        )
+        return Record(each.candidate, run.outcome, each.compile_s, each.artifact, provenance, each.predicted)
 
 
 def _paired(measurements: Measurements, entry: TaskEntry) -> tuple[Paired, ...]:
@@ -211,3 +319,29 @@ def _paired(measurements: Measurements, entry: TaskEntry) -> tuple[Paired, ...]:
         if artifact in by_artifact
     ]
     return tuple(sorted(paired, key=lambda each: -each.speedup.speedup))
+
+
+def _decided(measurements: Measurements, entry: TaskEntry) -> Decided | str:
+    """By the rule of `tune.finals`: the one that the rounds of all picked, in rounds alone with the untuned build."""
+    if not any(isinstance(run.outcome, Measured) for (task, _), run in measurements.runs.items() if task == entry.id):
+        return "nothing of it was measured"
+    line = measurements.winners.get(entry.id)
+    if line is None:
+        return "its fastest candidate was not paired with the untuned build; run the bundle again to go on"
+    if not isinstance(line.outcome, Compared):
+        return "its fastest candidate could not be paired with the untuned build"
+    candidate = next(each.candidate for each in entry.candidates if each.artifact == line.artifacts[1])
+    speedup = paired_speedup(*line.outcome.samples_us)
+    return Decided(candidate, speedup, _objection(measurements, entry, line.outcome, speedup))
+
+
+def _objection(measurements: Measurements, entry: TaskEntry, compared: Compared, speedup: Speedup) -> str:
+    if not compared.numerics[1].agrees:
+        return "the winner's numbers are wrong in its last rounds"
+    alone = measurements.runs.get((entry.id, entry.untuned))
+    now_us = median(compared.samples_us[0])
+    if alone is not None and isinstance(alone.outcome, Measured) and now_us > TOO_BUSY * min(alone.outcome.samples_us):
+        return "the machine was too busy to tell"
+    if not speedup.is_faster:
+        return f"not proven faster (95 % interval {speedup.ci95[0]:.2f} to {speedup.ci95[1]:.2f})"
+    return ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mlsearch.bundle.archive import Bundle, open_bundle
 from mlsearch.bundle.manifest import Manifest, TaskEntry
-from mlsearch.bundle.measured import ArtifactMeasured, ArtifactsCompared, Line, MeasuredFile
+from mlsearch.bundle.measured import ArtifactMeasured, ArtifactsCompared, Line, MeasuredFile, WinnerCompared
 from mlsearch.bundle.site import Conditions, Site, busy_reason, conditions, this_site, utc_now
 from mlsearch.candidate import (
     Compared,
@@ -21,6 +21,7 @@ from mlsearch.candidate import (
     RunRequest,
     RunTimeout,
     TimingPlan,
+    median,
     reason,
 )
 from mlsearch.errors import BundleError, RunnerError
@@ -28,6 +29,7 @@ from mlsearch.runner import LocalRunner, Runner
 from mlsearch.runner.exclusive import exclusive
 from mlsearch.runner.local import WORKER
 from mlsearch.runner.timing import timing_method
+from mlsearch.target import measured_by
 
 Say = Callable[[str], None]
 
@@ -82,6 +84,7 @@ def measure_bundle(options: MeasureOptions, say: Say) -> Progress:
             raise BundleError(f"the measurements would overwrite the bundle {options.bundle}; choose another -o")
         method = manifest.plan.method if options.device is None else timing_method(uri)
         site = this_site(uri, method)
+        _refuse_another_architecture(manifest, site, say)
         if site.runtime != manifest.compiler:
             say(f"warning: built by IREE {manifest.compiler}, run by IREE {site.runtime}: it may not load")
         with (
@@ -94,6 +97,16 @@ def measure_bundle(options: MeasureOptions, say: Say) -> Progress:
             plan = replace(manifest.plan, method=method)
             session = Session(bundle, file, runner, plan, Path(folder), say, time.monotonic)
             return session.run(options.max_time_s)
+
+
+def _refuse_another_architecture(manifest: Manifest, site: Site, say: Say) -> None:
+    """Another product of the same architecture runs the same code, in its own time."""
+    if manifest.target.chip is None or site.chip is None:
+        return
+    belongs_to = measured_by(manifest.target, site.chip)
+    if belongs_to.chip != manifest.target.chip:
+        assert belongs_to.chip is not None
+        say(f"built for {manifest.target.chip.name}; the times will be those of {belongs_to.chip.name}")
 
 
 def _refuse_if_busy(options: MeasureOptions, uri: str, say: Say) -> None:
@@ -197,19 +210,32 @@ class Session:
         self._append(ArtifactMeasured(task.id, artifact, outcome, utc_now(), self._conditions()))
 
     def _finals(self, ready: Sequence[TaskEntry]) -> None:
-        open_tasks = [task for task in ready if self._finalists(task) and not self._is_compared(task)]
+        """The fastest of each task against the untuned build; then the best of them once more, alone with it."""
+        open_tasks = [task for task in ready if self._finalists(task) and not self._is_decided(task)]
         for position, task in enumerate(open_tasks):
-            finalists = self._finalists(task)
-            times_us = [self._times_us(task)[artifact] for artifact in finalists]
             left_s = self._left_s() / (len(open_tasks) - position)
-            rounds = rounds_for(times_us, left_s)
-            if rounds is None:
-                self._say(f"no time left to compare the fastest of {task.id} in paired rounds")
-                continue
-            paths = (self._untuned(task), *(self._bundle.extract(each, self._folder) for each in finalists[1:]))
-            plan = replace(self._plan, timeout_s=60.0 + 1e-6 * 4 * sum(times_us) * (MOST_ROUNDS + 4))
-            outcome = self._runner.compare(CompareRequest(paths, task.signature, plan, rounds))
-            self._append(ArtifactsCompared(task.id, finalists, outcome, utc_now(), self._conditions()))
+            if not self._is_compared(task):
+                outcome = self._compare(task, self._finalists(task), left_s / 2)
+                if outcome is None:
+                    continue
+                self._append(ArtifactsCompared(task.id, self._finalists(task), outcome, utc_now(), self._conditions()))
+            winner = self._winner(task)
+            if winner is not None and not self._is_decided(task):
+                outcome = self._compare(task, (task.untuned, winner), left_s / 2)
+                if outcome is not None:
+                    pair = (task.untuned, winner)
+                    self._append(WinnerCompared(task.id, pair, outcome, utc_now(), self._conditions()))
+
+    def _compare(self, task: TaskEntry, artifacts: Sequence[str], left_s: float) -> CompareOutcome | None:
+        """None if there is no time for enough rounds."""
+        times_us = [self._times_us(task)[artifact] for artifact in artifacts]
+        rounds = rounds_for(times_us, left_s)
+        if rounds is None:
+            self._say(f"no time left to compare the fastest of {task.id} in paired rounds")
+            return None
+        paths = (self._untuned(task), *(self._bundle.extract(each, self._folder) for each in artifacts[1:]))
+        plan = replace(self._plan, timeout_s=60.0 + 1e-6 * 4 * sum(times_us) * (MOST_ROUNDS + 4))
+        return self._runner.compare(CompareRequest(paths, task.signature, plan, rounds))
 
     # --------------------------------------------------------------------------------------- state
 
@@ -233,6 +259,21 @@ class Session:
         last = self._known.comparisons.get(task.id)
         return last is not None and set(last.artifacts) == set(self._finalists(task))
 
+    def _winner(self, task: TaskEntry) -> str | None:
+        """The fastest with right numbers in the rounds of all; None if there is none."""
+        line = self._known.comparisons.get(task.id)
+        if line is None or not isinstance(line.outcome, Compared):
+            return None
+        rounds = zip(line.artifacts[1:], line.outcome.samples_us[1:], line.outcome.numerics[1:], strict=True)
+        right = sorted((median(samples), artifact) for artifact, samples, own in rounds if own.agrees)
+        return right[0][1] if right else None
+
+    def _is_decided(self, task: TaskEntry) -> bool:
+        if not self._is_compared(task):
+            return False
+        winner, last = self._winner(task), self._known.winners.get(task.id)
+        return winner is None or (last is not None and last.artifacts == (task.untuned, winner))
+
     def _untuned(self, task: TaskEntry) -> Path:
         path = self._folder / f"{task.untuned}.vmfb"
         return path if path.exists() else self._bundle.extract(task.untuned, self._folder)
@@ -243,7 +284,7 @@ class Session:
     def _append(self, line: Line) -> None:
         self._file.append(line)
         progress = self._progress()
-        if isinstance(line, ArtifactsCompared):
+        if not isinstance(line, ArtifactMeasured):
             self._say(f"{line.task}: compared {len(line.artifacts) - 1} with the untuned build: {_told(line.outcome)}")
         else:
             self._say(f"[{progress.measured}/{progress.of}] {line.task} {line.artifact[:8]}: {_told(line.outcome)}")
@@ -255,7 +296,7 @@ class Session:
         return Progress(
             measured=len(self._known.runs),
             of=sum(len(task.artifacts) for task in self._tasks),
-            compared=sum(self._is_compared(task) or self._has_no_finals(task) for task in self._tasks),
+            compared=sum(self._is_decided(task) or self._has_no_finals(task) for task in self._tasks),
             tasks=len(self._tasks),
         )
 

@@ -24,7 +24,9 @@ from mlsearch.candidate import Compared, CompareOutcome, Measured, Numerics, Run
 from mlsearch.errors import BundleError, StoreError
 from mlsearch.records import codec
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, FORMAT)
+"""2 added `WinnerCompared` and `Site.chip`."""
 _HEADER = "mlsearch_measured"
 MOST_BYTES = 1024**3
 _MOST_ROUNDS = 100_000
@@ -55,10 +57,24 @@ class ArtifactsCompared:
     conditions: Conditions
 
 
-Line = ArtifactMeasured | ArtifactsCompared
-_KINDS: dict[str, type[ArtifactMeasured] | type[ArtifactsCompared]] = {
+@dataclass(frozen=True)
+class WinnerCompared:
+    """Paired rounds of the untuned build and the candidate that the rounds of all picked: what was picked for being
+    fast in those would look too good in them."""
+
+    task: str
+    artifacts: tuple[str, ...]
+    """SHA-256: the untuned build, the winner."""
+    outcome: CompareOutcome
+    when: str
+    conditions: Conditions
+
+
+Line = ArtifactMeasured | ArtifactsCompared | WinnerCompared
+_KINDS: dict[str, type[ArtifactMeasured] | type[ArtifactsCompared] | type[WinnerCompared]] = {
     "ArtifactMeasured": ArtifactMeasured,
     "ArtifactsCompared": ArtifactsCompared,
+    "WinnerCompared": WinnerCompared,
 }
 
 
@@ -74,10 +90,14 @@ class Measurements:
     """By task and artifact."""
     comparisons: dict[str, ArtifactsCompared] = field(default_factory=dict)
     """The latest of each task."""
+    winners: dict[str, WinnerCompared] = field(default_factory=dict)
+    """The latest of each task."""
 
     def add(self, line: Line) -> None:
         if isinstance(line, ArtifactsCompared):
             self.comparisons[line.task] = line
+        elif isinstance(line, WinnerCompared):
+            self.winners[line.task] = line
         else:
             self.runs[line.task, line.artifact] = line
 
@@ -184,7 +204,7 @@ def _header(plain: Any) -> Measurements:
     version = plain.get(_HEADER) if isinstance(plain, dict) else None
     if isinstance(version, int) and version > FORMAT:
         raise BundleError(f"written by a newer mlsearch (format {version}): upgrade mlsearch")
-    if version != FORMAT or isinstance(version, bool):
+    if version not in _READABLE or isinstance(version, bool):
         raise BundleError("not a file of measurements from a bundle")
     manifest = manifests.from_plain(plain.get("manifest"))
     try:
@@ -206,7 +226,7 @@ def _line(plain: Any) -> Line:
 
 def _problems(line: Line, tasks: dict[str, TaskEntry], known: Measurements) -> Iterator[str]:
     task = tasks.get(line.task)
-    artifacts = line.artifacts if isinstance(line, ArtifactsCompared) else (line.artifact,)
+    artifacts = (line.artifact,) if isinstance(line, ArtifactMeasured) else line.artifacts
     if task is None:
         yield f"task {line.task!r} is not in the bundle"
         return
@@ -215,8 +235,10 @@ def _problems(line: Line, tasks: dict[str, TaskEntry], known: Measurements) -> I
         yield f"no candidate of task {task.id} has the artifact {strangers[0][:64]!r}"
     if isinstance(line, ArtifactMeasured) and (line.task, line.artifact) in known.runs:
         yield f"artifact {line.artifact} of task {task.id} was measured already"
-    if isinstance(line, ArtifactsCompared) and artifacts[:1] != (task.untuned,):
+    if not isinstance(line, ArtifactMeasured) and artifacts[:1] != (task.untuned,):
         yield "a comparison does not begin with the untuned build"
+    if isinstance(line, WinnerCompared) and len(artifacts) != 2:
+        yield "a comparison of a winner is one of two"
     yield from _absurdities(line)
 
 
@@ -231,7 +253,7 @@ def _absurdities(line: Line) -> Iterator[str]:
             yield "a measured time without samples, or with wrong numbers"
     if isinstance(outcome, Compared):
         times = tuple(time for samples in outcome.samples_us for time in samples)
-        assert isinstance(line, ArtifactsCompared)
+        assert not isinstance(line, ArtifactMeasured)
         rounds = {len(samples) for samples in outcome.samples_us}
         counts = {len(outcome.samples_us), len(outcome.numerics)}
         if counts != {len(line.artifacts)} or len(rounds) != 1 or not 1 <= max(rounds) <= _MOST_ROUNDS:

@@ -14,7 +14,9 @@ from typing import Any
 
 from mlsearch import __version__
 from mlsearch.candidate import TimingMethod
-from mlsearch.errors import RunnerError
+from mlsearch.cuda.chips import Chip
+from mlsearch.cuda.device import this_machines_chip
+from mlsearch.errors import RunnerError, TargetError
 from mlsearch.target import Hardware, host_hardware
 
 BUSY_SHARE = 0.15
@@ -38,11 +40,13 @@ class Site:
     """Version of iree-base-runtime."""
     python: str
     mlsearch: str
+    chip: Chip | None = None
+    """Of an NVIDIA GPU, as its driver tells."""
 
     @property
     def identity(self) -> tuple[object, ...]:
         """What decides whether times are comparable. A container's name changes whenever it starts."""
-        return (self.hardware, self.device, self.device_name, self.method, self.runtime)
+        return (self.hardware, self.device, self.device_name, self.method, self.runtime, self.chip)
 
     @property
     def text(self) -> str:
@@ -82,7 +86,17 @@ def this_site(device: str, method: TimingMethod) -> Site:
         runtime=runtime,
         python=platform.python_version(),
         mlsearch=__version__,
+        chip=_chip(device),
     )
+
+
+def _chip(device: str) -> Chip | None:
+    if not device.startswith("cuda"):
+        return None
+    try:
+        return this_machines_chip(device)
+    except TargetError:
+        return None  # what is wrong shows again, and better, when a program is run
 
 
 def is_cpu(device: str) -> bool:

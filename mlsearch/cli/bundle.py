@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mlsearch.cli import options as shared
 from mlsearch.cli.output import check_writable, refuse_to_overwrite
 
+if TYPE_CHECKING:
+    from mlsearch.candidate import CacheState
+
 EXAMPLES = """\b
 Examples:
   mlsearch bundle export payload.mlir --trials 64 -o payload.bundle
   mlsearch bundle runner -o runner.pyz
   mlsearch bundle run payload.bundle -o measured.jsonl --max-time 10m
-  mlsearch bundle import payload.mlir measured.jsonl
+  mlsearch bundle import payload.mlir measured.jsonl -o payload.spec.mlir
 """
 
 _study_option = click.option(
@@ -63,6 +67,13 @@ def bundle_command() -> None:
     show_default=True,
     help="How candidates are chosen.",
 )
+@click.option(
+    "--cache",
+    type=click.Choice(["warm", "cold"]),
+    default="warm",
+    show_default=True,
+    help="Whether the data is to be in the device's caches when a run is timed.",
+)
 @shared.debug_option
 def export_command(
     payload: Path,
@@ -77,11 +88,13 @@ def export_command(
     jobs: int | None,
     templates: Path | None,
     sampler: str,
+    cache: CacheState,
 ) -> None:
     """Compile candidates of PAYLOAD.mlir into one file.
 
     Nothing is run. The file holds the untuned build and the candidates of each task, and how to measure them.
-    Candidates that don't compile are recorded in the store.
+    All are recorded in the store, and none is built again; once measurements of earlier bundles are imported, they
+    guide the choice, and the fastest candidates so far are measured again beside the new ones.
     """
     if output.resolve() == payload.resolve():
         raise click.UsageError(f"the bundle would overwrite the payload {payload}; choose another -o")
@@ -109,6 +122,7 @@ def export_command(
                 templates=templates,
                 jobs=jobs,
                 output=output,
+                cache=cache,
             ),
             watch,
         )
@@ -117,7 +131,9 @@ def export_command(
             click.echo(f"{task.id} {one_line(task.label)}: left out: {one_line(task.note)}")
             continue
         others = f"; not in it: {outcomes_text(task.outcomes)}" if task.outcomes else ""
-        click.echo(f"{task.id} {one_line(task.label)}: {count_text(task.bundled, 'candidate')} of {task.asked}{others}")
+        carried = f" and {count_text(task.carried, 'fastest one')} measured before" if task.carried else ""
+        told = f"{count_text(task.bundled, 'candidate')} of {task.asked}{carried}"
+        click.echo(f"{task.id} {one_line(task.label)}: {told}{others}")
     click.echo(f"wrote {one_line(str(output))} ({exported.bytes / 2**20:.1f} MiB)")
 
 
@@ -163,42 +179,68 @@ def run_command(
 @bundle_command.command("import")
 @shared.payload_argument
 @click.argument("measured", metavar="MEASURED", type=click.Path(path_type=Path))
-@shared.target_option
+@click.option(
+    "-o",
+    "--output",
+    metavar="SPEC.mlir",
+    type=click.Path(path_type=Path),
+    show_default="no spec",
+    help="Write a spec of what was proven faster where it was measured.",
+)
+@click.option(
+    "--target",
+    metavar="TARGET",
+    show_default="what MEASURED says",
+    help="What the bundle was exported for, as it was given to `bundle export`.",
+)
 @shared.function_option
 @shared.store_option
 @_study_option
 @shared.templates_option
 @shared.debug_option
+@click.pass_context
 def import_command(
+    ctx: click.Context,
     payload: Path,
     measured: Path,
-    target: str,
+    output: Path | None,
+    target: str | None,
     function: str | None,
     store: str,
     study: str | None,
     templates: Path | None,
 ) -> None:
-    """Add what was measured to the store, as trials.
+    """Add what was measured to the store; write a spec of it.
 
-    If it was measured on the same target, `mlsearch tune` goes on with them. Records that the store holds are not
-    added again.
+    It becomes trials of the device that measured it, which `bundle export` and `tune` go on with.
+    An entry is in the spec if paired rounds over there show it to be faster and its numbers to be right, and if it is
+    applied when the payload is compiled here, which needs no device. Records that the store holds are not added again.
     """
     shared.require_inputs(payload, templates=templates)
+    refuse_to_overwrite(output, payload, measured, store)
+    check_writable(output)
 
     from mlsearch.report import RunHeader, open_console, open_report
-    from mlsearch.report.bundle import print_taken
+    from mlsearch.report.bundle import next_steps, print_taken
     from mlsearch.report.text import one_line
 
-    with open_report(sys.stderr, RunHeader("bundle import", str(payload), target, None), quiet=False) as watch:
+    header = RunHeader("bundle import", str(payload), target or "as measured", None)
+    with open_report(sys.stderr, header, quiet=False) as watch:
         from mlsearch.bundle.intake import IntakeOptions, take_in
 
-        taken = take_in(IntakeOptions(payload, measured, target, function, store, study, templates), watch)
+        taken = take_in(IntakeOptions(payload, measured, target, function, store, study, templates, output), watch)
     print_taken(open_console(sys.stdout), taken)
-    if not taken.is_same_target:
-        click.echo(
-            f"note: {one_line(taken.measured_on)} is not this target: its times are kept in studies of their own, "
-            "and `mlsearch tune` here does not use them"
-        )
+    for line in next_steps(taken, _repeated(ctx)):
+        click.echo(one_line(line))
+
+
+def _repeated(ctx: click.Context) -> tuple[str, ...]:
+    """The arguments that other commands on the same study and payload need as well."""
+    arguments = [str(ctx.params["payload"])]
+    for name in ("store", "study", "function", "templates"):
+        if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE:
+            arguments += [f"--{name}", str(ctx.params[name])]
+    return tuple(arguments)
 
 
 @bundle_command.command("runner")

@@ -186,10 +186,10 @@ def tune_command(
             variants=variants,
         )
         if no_device:
-            from mlsearch.bundle.ahead import write_ahead_bundle
+            from mlsearch.bundle.ahead import earlier_bundle, write_ahead_bundle
             from mlsearch.tune.ahead import build_ahead
 
-            ahead = build_ahead(options, watch, write_ahead_bundle)
+            ahead = build_ahead(options, watch, write_ahead_bundle, earlier_bundle(options))
         else:
             summary = tune(options, watch)
 

@@ -15,7 +15,7 @@ Sources:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlsearch.errors import TargetError
 
@@ -118,13 +118,18 @@ class Chip:
     """An architecture, and of a product also how much of it there is."""
 
     name: str
-    """What the user called it: `h100` or `sm_90`."""
+    """What `find_chip` finds an equal chip by, on any machine: `h100`, `sm_90`, `h100-114`."""
     architecture: Architecture
     multiprocessors: int
     """Of the product; for a bare architecture those of its largest common product."""
     l2_bytes: int
     bytes_per_cycle: int
     """Memory bandwidth over the boost clock: round numbers, for estimates only."""
+
+    @property
+    def is_product(self) -> bool:
+        """Something that exists and can be measured, not all of an architecture's products at once."""
+        return self.name not in ARCHITECTURES
 
     def limits_text(self) -> str:
         """The limits, for people."""
@@ -182,8 +187,42 @@ _EMBEDDED = {"sm_62": (2, 1, 40), "sm_72": (8, 1, 100), "sm_87": (16, 4, 160)}
 
 
 def find_chip(name: str) -> Chip:
-    """A chip by architecture (`sm_90`) or product (`h100`, in any case). Raises TargetError listing what is known."""
-    plain = name.lower()
+    """A chip by architecture (`sm_90`) or product (`h100`, in any case), with another number of multiprocessors behind
+    a dash where it has one: `h100-114` is the PCIe board. `h100-sm_90a` is the product with code for that architecture.
+
+    Raises TargetError listing what is known.
+    """
+    plain, *parts = name.lower().split("-")
+    found = _plainly_named(plain, name)
+    for part in parts:
+        if part.isdigit() and 0 < int(part) < 1000:
+            found = of_size(found, int(part))
+        elif part in ARCHITECTURES and part.rstrip("a") == found.architecture.name.rstrip("a"):
+            found = for_architecture(found, ARCHITECTURES[part])
+        else:
+            raise TargetError(
+                f"CUDA target '{name}': '{part}' is neither a number of multiprocessors nor a variant of"
+                f" {found.architecture.name}"
+            )
+    return found
+
+
+def of_size(chip: Chip, multiprocessors: int) -> Chip:
+    """The chip with so many multiprocessors: a smaller board, or a part of one. As itself if it has as many, unless it
+    is a bare architecture."""
+    if chip.is_product and multiprocessors == chip.multiprocessors:
+        return chip
+    return replace(chip, name=f"{chip.name}-{multiprocessors}", multiprocessors=multiprocessors)
+
+
+def for_architecture(chip: Chip, architecture: Architecture) -> Chip:
+    """The chip with code for another variant of its architecture, `sm_90a` beside `sm_90`."""
+    if architecture == chip.architecture:
+        return chip
+    return replace(chip, name=f"{chip.name}-{architecture.name}", architecture=architecture)
+
+
+def _plainly_named(plain: str, name: str) -> Chip:
     if plain in PRODUCTS:
         return PRODUCTS[plain]
     if plain not in ARCHITECTURES:

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
+from mlsearch.code_features import StaticFeatures
 from mlsearch.cuda.chips import WARP, Chip
-from mlsearch.cuda.statics import StaticFeatures
 from mlsearch.workload import Workload, element_bytes
 
 _CLOCK_GHZ = 1.6

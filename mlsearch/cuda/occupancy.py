@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mlsearch.code_features import Occupancy
 from mlsearch.cuda.chips import WARP, Architecture
 
 # CUDA Occupancy Calculator: registers are given to warps in units of 256, shared memory to blocks in units of 128 bytes
 # (256 before sm_80), and warps to the four partitions of a multiprocessor.
 _REGISTER_UNIT = 256
 _PARTITIONS = 4
-
-
-@dataclass(frozen=True)
-class Occupancy:
-    blocks: int
-    """Resident on a multiprocessor; 0 if not even one fits."""
-    warps: int
-    share: float
-    """Of the warps that a multiprocessor can hold, 0 to 1."""
-    limited_by: str
-    """`threads`, `registers`, `shared memory` or `blocks`."""
 
 
 def occupancy(architecture: Architecture, threads: int, registers: int, shared_bytes: int) -> Occupancy:

@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from mlsearch.code_features import PtxCounts
 
 _INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_:]+)*)\s", re.MULTILINE)
 _REGISTERS = re.compile(r"\.reg\s+\.([a-z0-9]+)\s+%\w+<(\d+)>")
 _TARGET = re.compile(r"^\.target\s+(\w+)", re.MULTILINE)
 _MMA_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\.")
 _ENTRY = re.compile(r"\.visible\s+\.entry\s+(\S+?)\(")
-
-
-@dataclass(frozen=True)
-class PtxCounts:
-    target: str
-    """The architecture that it was written for, e.g. `sm_90`."""
-    instructions: int
-    mma: int
-    """`mma.sync` and `wmma.mma`."""
-    mma_flops: int
-    """Of all of those, executed once by one warp."""
-    ldmatrix: int
-    async_copies: int
-    """`cp.async`, the group bookkeeping left out."""
-    barriers: int
-    fma: int
-    global_loads: int
-    global_vector_loads: int
-    """16 bytes at a time."""
-    global_stores: int
-    shared_loads: int
-    shared_vector_loads: int
-    shared_stores: int
-    local_accesses: int
-    """Loads and stores of local memory: arrays that the compiler could not keep in registers."""
-    virtual_registers: int
-    """32-bit ones, before assignment; the pressure of live values is for ptxas to say."""
 
 
 def count(ptx: str) -> PtxCounts:

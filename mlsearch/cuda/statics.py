@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mlsearch.candidate import OverLimits, Spilled
+from mlsearch.code_features import StaticFeatures
 from mlsearch.cuda import ptxas
 from mlsearch.cuda.chips import Chip
 from mlsearch.cuda.executable import Kernel, read_kernels
-from mlsearch.cuda.occupancy import Occupancy, occupancy
-from mlsearch.cuda.ptx import PtxCounts, count
+from mlsearch.cuda.occupancy import occupancy
+from mlsearch.cuda.ptx import count
 from mlsearch.cuda.ptxas import Assembled
-
-
-@dataclass(frozen=True)
-class StaticFeatures:
-    """Of the kernel that takes the most of a multiprocessor; a task has one in nearly all cases."""
-
-    kernel: str
-    threads: int
-    """Of a block."""
-    shared_bytes: int
-    """Of a block, static and dynamic."""
-    counts: PtxCounts
-    registers: int | None
-    """Per thread; None without ptxas."""
-    occupancy: Occupancy | None
-    missing: str
-    """What could not be found out, and why; empty if nothing."""
-
 
 Statics = StaticFeatures | Spilled | OverLimits
 

@@ -19,12 +19,12 @@ from mlsearch.candidate import Record
 from mlsearch.errors import StoreError
 from mlsearch.trial_attributes import CANDIDATE
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the JSON form; goes up when a field or an outcome type is added, renamed or removed."""
 
-_READABLE = (1, SCHEMA)
+_READABLE = (1, 2, SCHEMA)
 """2 added `Provenance.measured_on`; a record without it reads as one that was measured where it was searched. It also
-added the outcomes `Spilled` and `OverLimits`."""
+added the outcomes `Spilled` and `OverLimits`. 3 added `Unmeasured`."""
 
 RECORD = "mlsearch:record"
 """The attribute that holds the whole record; written last, so where it stands the others stand too."""

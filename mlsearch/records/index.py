@@ -8,11 +8,16 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from mlsearch.candidate import Record
+from mlsearch.candidate import CacheState, Record
 from mlsearch.records import codec
 from mlsearch.trial_attributes import CANDIDATE
 
 _Key = tuple[Any, ...]
+
+_OF_THE_COMPILER = ("BuildFailed", "BuildTimeout", "NotApplied", "Spilled", "OverLimits")
+"""Outcomes that nothing was run for: they hold whatever is in the caches."""
+_OPEN = "Unmeasured"
+"""Says nothing of how a candidate ends where it can be measured."""
 
 
 @dataclass
@@ -32,20 +37,27 @@ class Index:
                 seen.add(trial.number)
                 self._add(trial.user_attrs, text)
 
-    def candidate(self, key: str, workload: str, target: str, compiler: str, threads: int) -> Record | None:
-        return _decoded(self._by_candidate.get((key, workload, target, compiler, threads)))
+    def candidate(
+        self, key: str, workload: str, target: str, compiler: str, threads: int, cache: CacheState
+    ) -> Record | None:
+        content = (key, workload, target, compiler, threads)
+        return _decoded(self._by_candidate.get((*content, cache), self._by_candidate.get((*content, None))))
 
-    def artifact(self, digest: str, workload: str, target: str, threads: int) -> Record | None:
-        return _decoded(self._by_artifact.get((digest, workload, target, threads)))
+    def artifact(self, digest: str, workload: str, target: str, threads: int, cache: CacheState) -> Record | None:
+        return _decoded(self._by_artifact.get((digest, workload, target, threads, cache)))
 
     def _add(self, attributes: dict[str, Any], text: str) -> None:
         workload, target, compiler, threads = (
             attributes.get(f"mlsearch:{name}") for name in ("workload", "target", "compiler", "threads")
         )
-        self._by_candidate[attributes.get(CANDIDATE), workload, target, compiler, threads] = text
+        cache, outcome = attributes.get("mlsearch:cache", "warm"), attributes.get("mlsearch:outcome")
+        if outcome == _OPEN:
+            return
+        state = None if outcome in _OF_THE_COMPILER else cache
+        self._by_candidate[attributes.get(CANDIDATE), workload, target, compiler, threads, state] = text
         artifact = attributes.get("mlsearch:artifact")
-        if artifact is not None and attributes.get("mlsearch:outcome") == "Measured":
-            self._by_artifact[artifact, workload, target, threads] = text
+        if artifact is not None and outcome == "Measured":
+            self._by_artifact[artifact, workload, target, threads, cache] = text
 
 
 def _decoded(text: str | None) -> Record | None:

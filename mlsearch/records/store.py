@@ -11,7 +11,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from mlsearch.candidate import Record
+from mlsearch.candidate import CacheState, Record
 from mlsearch.errors import StoreError
 from mlsearch.optuna_quiet import quiet_optuna
 from mlsearch.records import codec
@@ -128,15 +128,21 @@ class Store:
             )
         )
 
-    def find(self, candidate_key: str, workload: str, target: str, compiler: str, threads: int) -> Record | None:
-        """The latest record of this content, whichever study holds it."""
+    def find(
+        self, candidate_key: str, workload: str, target: str, compiler: str, threads: int, cache: CacheState = "warm"
+    ) -> Record | None:
+        """The latest record of this content, whichever study holds it: one that was run with the caches in this state,
+        or one that was never run because it does not compile, spills or can't be launched. Candidates that still wait
+        to be measured have none."""
         self._take_in_watched()
-        return self._index.candidate(candidate_key, workload, target, compiler, threads)
+        return self._index.candidate(candidate_key, workload, target, compiler, threads, cache)
 
-    def find_artifact(self, digest: str, workload: str, target: str, threads: int) -> Record | None:
+    def find_artifact(
+        self, digest: str, workload: str, target: str, threads: int, cache: CacheState = "warm"
+    ) -> Record | None:
         """The latest measurement of an equal artifact, whichever study holds it."""
         self._take_in_watched()
-        return self._index.artifact(digest, workload, target, threads)
+        return self._index.artifact(digest, workload, target, threads, cache)
 
     def _take_in_watched(self) -> None:
         # Studies that were not opened here are as they were when the store was opened.

@@ -37,6 +37,8 @@ def _print_task(console: Console, built: BuiltTask) -> None:
     table = new_table(*numbers[:2], "bound by", *numbers[2:], numbers=numbers)
     for rank, each in enumerate(built.ranked[:SHOWN], start=1):
         add_row(table, *_cells(str(rank), each))
+    for each in built.carried:
+        add_row(table, *_cells("measured", each), style="dim")
     add_row(table, *_cells("untuned", built.untuned), style="dim")
     console.print(table)
     for rank, each in enumerate(built.ranked[:SPELLED_OUT], start=1):
@@ -75,14 +77,21 @@ def _short(value: str) -> str:
 
 
 def _building_lines(built: BuiltTask) -> Iterator[str]:
+    spent = built.spent
+    if built.known:
+        yield f"{count_text(built.known, 'candidate')} of earlier runs not compiled again"
+    if not spent.asked:
+        return
     yield (
-        f"{built.compiled} of {count_text(built.asked, 'asked candidate')} compiled, out of a space of"
-        f" {built.space_size}: {outcomes_text(built.outcomes)}"
+        f"{built.compiled} of {count_text(spent.asked, 'asked candidate')} compiled, out of a space of"
+        f" {built.space_size}: {outcomes_text(spent.outcomes)}"
     )
-    if built.wall_s > 0 and built.asked:
+    if spent.pruned:
+        yield f"{count_text(spent.pruned, 'candidate')} passed over by the model"
+    if built.wall_s > 0:
         yield (
-            f"{built.asked / built.wall_s:.2f} candidates a second over {span_text(built.wall_s)};"
-            f" {share_text(built.spilling_s / built.compile_s if built.compile_s else 0.0)} of the compile time went to"
+            f"{spent.asked / built.wall_s:.2f} candidates a second over {span_text(built.wall_s)};"
+            f" {share_text(spent.spilling_s / spent.compile_s if spent.compile_s else 0.0)} of the compile time went to"
             " candidates that spill"
         )
 
@@ -95,4 +104,4 @@ def _closing_lines(summary: AheadSummary) -> Iterator[Text]:
     yield Text(f"ranking: {one_line(str(summary.ranking))}", style="bold")
     if summary.bundle is not None:
         yield Text(f"bundle: {one_line(str(summary.bundle))}", style="bold")
-    yield Text("no spec is written: nothing was measured")
+    yield Text("no spec is written: nothing was measured; `mlsearch bundle import` writes one once the bundle was")

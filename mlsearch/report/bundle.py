@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator, Sequence
+
 from rich.console import Console
 
 from mlsearch.bundle.intake import Taken
+from mlsearch.bundle.proven import ProvenSpec
 from mlsearch.report.tables import add_row, new_table
-from mlsearch.report.text import ABSENT, interval_text, one_line, outcomes_text, speedup_text, time_text
+from mlsearch.report.text import ABSENT, count_text, interval_text, one_line, outcomes_text, speedup_text, time_text
 
 _PAIRED_SHOWN = 4
 
@@ -21,6 +25,40 @@ def print_taken(console: Console, taken: Taken) -> None:
         outcomes = outcomes_text(task.outcomes) if task.outcomes else ABSENT
         add_row(table, task.id, one_line(task.label), *counts, outcomes)
     console.print(table)
+    _print_paired(console, taken)
+    carried = sum(task.carried_over for task in taken.tasks)
+    if carried:
+        told = f"{count_text(carried, 'candidate')} that the compiler alone ruled out for {taken.exported_for}"
+        console.print(f"{told} carried over", soft_wrap=True)
+    if taken.spec is not None:
+        _print_spec(console, taken.spec)
+
+
+def next_steps(taken: Taken, repeated: Sequence[str]) -> Iterator[str]:
+    """How to go on; `repeated` are the arguments that say on what."""
+    if taken.target is None:
+        yield (
+            f"note: {taken.measured_on} is not this target: its times are kept in studies of their own, "
+            "and `mlsearch tune` here does not use them"
+        )
+        return
+    if taken.target != taken.exported_for:
+        yield f"note: exported for {taken.exported_for}; the times are those of {taken.target}, and in its studies"
+    cache = () if taken.cache == "warm" else ("--cache", taken.cache)
+    target = () if taken.target == "llvm-cpu" else ("--target", taken.target)
+    command = shlex.join(["mlsearch", "bundle", "export", *repeated, *target, *cache, "--trials", "64"])
+    yield f"to go on, guided by what came back: {command} -o NEXT.bundle"
+
+
+def _print_spec(console: Console, spec: ProvenSpec) -> None:
+    for task, reason in spec.left_out:
+        console.print(f"{task}: not in the spec: {one_line(reason)}", soft_wrap=True, markup=False)
+    held = ", ".join(entry.name for entry in spec.entries) or "no entry"
+    told = f"spec: {one_line(str(spec.path))}, with {held}; the whole payload was not timed"
+    console.print(told, soft_wrap=True, markup=False)
+
+
+def _print_paired(console: Console, taken: Taken) -> None:
     if not any(task.paired for task in taken.tasks):
         return
     times = ("untuned", "tuned", "speedup", "95 % interval")

@@ -103,5 +103,9 @@ class Proposer(ABC):
         """
 
     @abstractmethod
-    def withdraw(self, asked: Asked) -> None:
-        """End a trial that was never evaluated, e.g. on an interrupt. It may be asked for again."""
+    def withdraw(self, asked: Asked, attributes: Mapping[str, Any] | None = None) -> None:
+        """End a trial that was never evaluated, e.g. on an interrupt. It may be asked for again.
+
+        With attributes, which are kept, it is set aside: its device is elsewhere, so that this proposer does not ask
+        for it again, but another one may.
+        """

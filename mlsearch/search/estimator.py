@@ -31,6 +31,8 @@ TEMPLATE = "template"
 
 _STARTUP = 10
 """Fewer trials than this say too little. Optuna's own default."""
+_FEWEST_TIMED = 2
+"""Where all failed, the sampler would take some of the failures for the good ones."""
 _CANDIDATES = 24
 """Looked at for each draw, as Optuna does by default. Half as many need more trials."""
 _WORST = TrialState.PRUNED
@@ -60,7 +62,7 @@ class Estimator:
         # The sampler takes its draws for those of a running trial: always of this one.
         self._scratch = self._study.ask().number
         self._numbers: dict[int, int] = {}
-        self._ended = 0
+        self._ended = self._timed = 0
 
     def learn(self, trial: FrozenTrial) -> None:
         """Take in a trial of the real study, new or in a new state."""
@@ -77,6 +79,7 @@ class Estimator:
             return
         self._ended += 1
         if trial.state == TrialState.COMPLETE:
+            self._timed += 1
             self._study.tell(number, trial.value)
         else:
             self._study.tell(number, state=_WORST)
@@ -84,7 +87,7 @@ class Estimator:
     @property
     def is_ready(self) -> bool:
         """Whether enough trials have ended to draw."""
-        return self._ended >= _STARTUP
+        return self._ended >= _STARTUP and self._timed >= _FEWEST_TIMED
 
     def draws(self, count: int) -> Iterator[dict[str, KnobValue]]:
         """`count` times a value for every parameter. Only if `is_ready`.

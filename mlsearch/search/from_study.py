@@ -37,7 +37,7 @@ class StudyProposer(Proposer):
         self.space = space
         self._trials = Trials(study, space)
         self._filter = candidate_filter
-        self._known = frozenset(known)
+        self._known = set(known)
         found = self._trials.news()
         # A resumed search must go on, not draw again what it drew when it began.
         self._rng = np.random.default_rng([seed, len(found)])
@@ -65,8 +65,10 @@ class StudyProposer(Proposer):
             return self._trials.holder(candidate)
         return self._trials.add_finished(candidate, objective_us, attributes)
 
-    def withdraw(self, asked: Asked) -> None:
-        self._trials.finish(asked.number, None, {ABANDONED: True})
+    def withdraw(self, asked: Asked, attributes: Mapping[str, Any] | None = None) -> None:
+        if attributes:
+            self._known.add(asked.candidate.key)
+        self._trials.finish(asked.number, None, {**(attributes or {}), ABANDONED: True})
 
     def fresh(self, candidates: Iterable[Candidate], count: int) -> list[Candidate]:
         """The first `count` distinct ones that were not tried; reads no further than it has to."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from mlsearch import toolchain
 from mlsearch.candidate import KnobValue
-from mlsearch.cuda.chips import Chip
+from mlsearch.cuda.chips import WARP, Chip
+from mlsearch.errors import MlsearchError, TemplateError
 from mlsearch.ir import emitted as ir_emitted
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.emitted import EmittedConstraints, read_emitted
@@ -21,13 +23,14 @@ from mlsearch.ir.module import symbol_ref
 from mlsearch.ir.template import Assertion, Declarations, Expression, KnobLeaf
 from mlsearch.space.bounds import bounded_domains
 from mlsearch.space.constraints import evaluate, knobs_of
-from mlsearch.space.pressure import matrix_shapes, matrix_size, pressure_assertions
+from mlsearch.space.gpu_layout import matrix_instruction
+from mlsearch.space.pressure import MMA_KIND, matrix_shapes, matrix_size, pressure_assertions
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.space.terms import reduced, text_of
 from mlsearch.target import Target
 from mlsearch.task import Task
-from mlsearch.workload import Tiling
+from mlsearch.workload import Loop, Tiling
 
 _EMIT_FLAG = "--iree-codegen-emit-pipeline-constraints"
 _ANY = "!transform.any_op"
@@ -74,24 +77,39 @@ class EmittedTemplate(Template):
         return entry_text(name, view, schedule, {}, False)
 
     def tiling(self, view: DispatchView, knobs: dict[str, KnobValue], lanes: int) -> Tiling:
-        numbers = self.numbers(knobs)
-        levels = []
-        for level, tree in self.emitted.knob_tree.items():
-            sizes = _flat(tree, numbers)
-            if sizes is not None and len(sizes) == len(view.workload.loops):
-                levels.append((level, sizes))
+        numbers, loops = self.numbers(knobs), view.workload.loops
+        flat = {level: _flat(tree, numbers) for level, tree in self.emitted.knob_tree.items()}
+        sizes = {level: each for level, each in flat.items() if each is not None and len(each) == len(loops)}
+        levels = [("workgroup", sizes["workgroup"])] if "workgroup" in sizes else []
+        units = self._units(loops, knobs)
+        if "reduction" in sizes:
+            levels.append(("step", tuple(size * unit for size, unit in zip(sizes["reduction"], units, strict=True))))
+        if "subgroup" in sizes:
+            levels.append(("warp", tuple(size * unit for size, unit in zip(sizes["subgroup"], units, strict=True))))
+        elif levels:
+            warps = {role: numbers.get(f"sg_{role}_cnt", 1) for role in "mn"}
+            tile = zip(sizes["workgroup"], loops, strict=True)
+            levels.append(("warp", tuple(ceil(size / warps.get(loop.role, 1)) for size, loop in tile)))
         placed = {
             name for level in ("workgroup", "reduction", "subgroup") for name in _names(self.emitted.knob_tree, level)
         }
         options = [(name, value) for name, value in knobs.items() if name not in placed]
-        return Tiling(tuple(levels), tuple(sorted(options)))
+        return Tiling(tuple(levels), (*sorted(options), ("threads", numbers.get("wg_size_x", WARP))))
+
+    def _units(self, loops: Sequence[Loop], knobs: Mapping[str, KnobValue]) -> tuple[int, ...]:
+        """Iterations that 1 stands for in a warp's tile and a step: TileAndFuse counts matrix instructions."""
+        kind = self.emitted.knob_tree.get(MMA_KIND)
+        name = str(knobs.get(kind.name, "")) if isinstance(kind, KnobLeaf) else ""
+        shape = matrix_instruction(name) if self.emitted.pipeline == "TileAndFuse" else None
+        by_role = dict(zip("mnk", shape, strict=True)) if shape else {}
+        return tuple(by_role.get(loop.role, 1) for loop in loops)
 
 
 def emitted_templates(task: Task, target: Target) -> tuple[list[Template], str]:
     """What the compiler emits for a task, empty for targets and ops that it emits nothing for, and a note for people
     where it should have and did not.
 
-    Raises TemplateError for constraints that can't be followed.
+    Constraints that can't be followed are left out, with a note: the task's other templates do without them.
     """
     if target.chip is None or task.module is None or task.view is None:
         return [], ""
@@ -108,11 +126,18 @@ def emitted_templates(task: Task, target: Target) -> tuple[list[Template], str]:
     if done.returncode or not output.is_file():
         # IREE 3.13 dies of a null operand here for contractions with a batch loop.
         return [], f"{task.id}: the compiler emits no constraints, it ends with exit code {done.returncode}"
+    try:
+        texts = ir_emitted.emitted_in(output.read_text())
+    except MlsearchError as reason:
+        return [], f"{task.id}: what the compiler emits can't be read: {reason}"
     templates: list[Template] = []
-    for text in ir_emitted.emitted_in(output.read_text()):
-        identifier = f"cuda/emitted_{len(templates)}"
-        templates.append(template_of(text, identifier, output, target.chip))
-    return _named(templates), ""
+    problems: list[str] = []
+    for number, text in enumerate(texts):
+        try:
+            templates.append(template_of(text, f"cuda/emitted_{number}", output, target.chip))
+        except TemplateError as reason:
+            problems.append(f"{task.id}: a space that the compiler emits can't be followed: {reason}")
+    return _named(templates), "; ".join(problems)
 
 
 def template_of(text: str, identifier: str, path: Path, chip: Chip | None, opened: bool = True) -> EmittedTemplate:

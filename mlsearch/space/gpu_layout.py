@@ -6,6 +6,7 @@ that has loops of the root op, and spreads vectors over lanes and subgroups.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from math import ceil, prod
 
@@ -28,6 +29,7 @@ EXTRAS = "config"
 
 _REDUCTION_LEVELS = ("reduction", "partial_reduction")
 _BASIS_LEVELS = ("subgroup", "lane")
+_SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)_")
 
 
 def check_gpu_levels(declarations: Declarations) -> None:
@@ -63,14 +65,49 @@ def lay_out_gpu(declarations: Declarations, view: DispatchView, knobs: Mapping[s
             threads = WARP * prod(sizes["warps"])
         entries = {level: _list(own) for level, own in levels if level != "warps"} | extras
         root, companions = f"#iree_gpu.lowering_config<{dictionary(entries)}>", {}
-    chosen = sorted([(name, str(value)) for name, value in (options | extras).items()])
+    chosen: list[tuple[str, KnobValue]] = [(name, str(value)) for name, value in sorted((options | extras).items())]
+    if BUFFERS in declarations.knob_tree:
+        buffers = declarations.knob_tree[BUFFERS]
+        assert isinstance(buffers, dict)
+        chosen.append(("stages", prod(tile_size(each, knobs) for each in buffers.values())))
     return Layout(
-        tiling=Tiling(tuple(levels), tuple([*chosen, ("threads", threads)])),
+        tiling=Tiling(_tiles(loops, sizes, extras, distributes), tuple([*chosen, ("threads", threads)])),
         root_config=root,
         companion_configs=companions,
         options=dictionary(options),
         launch=f" workgroup_size = [{threads}, 1, 1] subgroup_size = {WARP}",
     )
+
+
+def matrix_instruction(text: str) -> tuple[int, int, int] | None:
+    """(m, n, k) of a matrix instruction by its name; None for one of unknown shape, and for other text."""
+    match = _SHAPE.search(text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def _tiles(
+    loops: Sequence[Loop], sizes: Mapping[str, tuple[int, ...]], extras: Mapping[str, str], distributes: bool
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The levels of `workload.GPU_TILES`, of those that the template's pipeline has."""
+    shape = matrix_instruction(extras.get("mma_kind", ""))
+    # TileAndFuse counts a warp's tile and a step in matrix instructions.
+    units = dict(zip("mnk", shape, strict=True)) if shape and not distributes else {}
+    workgroup = sizes["workgroup"]
+    step = [size * units.get(loop.role, 1) for size, loop in zip(_step(sizes, loops), loops, strict=True)]
+    found = [("workgroup", workgroup), ("step", tuple(step))]
+    counts = sizes.get("subgroup") if distributes else sizes.get("warps")
+    if counts:
+        around = (
+            own if loop.kind == "parallel" else other for own, other, loop in zip(workgroup, step, loops, strict=True)
+        )
+        found.append(("warp", tuple(ceil(whole / max(1, n)) for whole, n in zip(around, counts, strict=True))))
+    if "thread" in sizes:
+        found.append(("thread", sizes["thread"]))
+    return tuple(found)
+
+
+def _step(sizes: Mapping[str, tuple[int, ...]], loops: Sequence[Loop]) -> tuple[int, ...]:
+    return next((sizes[level] for level in _REDUCTION_LEVELS if level in sizes), (0,) * len(loops))
 
 
 def _size(level: str, loop: Loop, tree: object, knobs: Mapping[str, KnobValue], distributes: bool) -> int:

@@ -7,24 +7,22 @@ IREE's constraints bound tiles by an AMD-like register file; NVIDIA's has 255 re
 
 from __future__ import annotations
 
-import re
-
 from mlsearch.cuda.chips import WARP, Chip
 from mlsearch.ir.emitted import EmittedConstraints
 from mlsearch.ir.template import Assertion, Expression, KnobLeaf
+from mlsearch.space.gpu_layout import matrix_instruction
 
-_MMA = "mma_kind"
+MMA_KIND = "mma_kind"
 _THREADS = "wg_size_x"
 _STEP_MMA = 256
 """Matrix instructions of a warp in one step of the reduction: they are unrolled, and compile time follows."""
-_SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)_")
 
 
 def pressure_assertions(emitted: EmittedConstraints, chip: Chip) -> list[Assertion]:
     """Bounds on accumulators, operands in flight and unrolled instructions; empty where the constraints have no
     matrix instruction."""
     tree = emitted.knob_tree
-    kinds = tree.get(_MMA)
+    kinds = tree.get(MMA_KIND)
     if not isinstance(kinds, KnobLeaf) or not (tile := _sizes(tree.get("workgroup"))):
         return []
     if matrix_shapes(emitted) is None:
@@ -57,17 +55,17 @@ def pressure_assertions(emitted: EmittedConstraints, chip: Chip) -> list[Asserti
 
 def matrix_shapes(emitted: EmittedConstraints) -> list[tuple[int, int, int]] | None:
     """(m, n, k) of each matrix instruction to choose from; None where there is none, or one of unknown shape."""
-    kinds = emitted.knob_tree.get(_MMA)
+    kinds = emitted.knob_tree.get(MMA_KIND)
     if not isinstance(kinds, KnobLeaf):
         return None
-    found = [_SHAPE.search(kind) for kind in kinds.options]
-    shapes = [(int(match[1]), int(match[2]), int(match[3])) for match in found if match]
+    found = [matrix_instruction(kind) for kind in kinds.options]
+    shapes = [shape for shape in found if shape]
     return shapes if len(shapes) == len(found) else None
 
 
 def matrix_size(emitted: EmittedConstraints, axis: int) -> Expression:
     """Size of the chosen matrix instruction along m (0), n (1) or k (2)."""
-    kinds, shapes = emitted.knob_tree[_MMA], matrix_shapes(emitted)
+    kinds, shapes = emitted.knob_tree[MMA_KIND], matrix_shapes(emitted)
     assert isinstance(kinds, KnobLeaf) and shapes is not None
     table = tuple((index, shape[axis]) for index, shape in enumerate(shapes))
     return Expression("lookup", (Expression("knob", value=kinds.name),), table)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from mlsearch.candidate import Candidate, KnobValue
-from mlsearch.errors import KnobError, MlsearchError
+from mlsearch.errors import KnobError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText
 from mlsearch.space.derived import derived_templates
@@ -173,10 +173,7 @@ def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space
     """The space of a task, or in words why it can't be tuned."""
     if task.view is None or task.module is None:
         return task.not_tunable or "it can't run on its own"
-    try:
-        emitted, note = emitted_templates(task, target)
-    except MlsearchError as reason:
-        return str(reason)
+    emitted, note = emitted_templates(task, target)
     space = build_space(task.view, [*emitted, *templates], target, task.late_view)
     space.note = note
     if space.size == 0:

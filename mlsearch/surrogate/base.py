@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,31 @@ from mlsearch.candidate import (
     Rejected,
     RunTimeout,
     Spilled,
+    Unmeasured,
 )
+from mlsearch.workload import Tiling
 
 Matrix = NDArray[np.float64]
 """One row per candidate, one column per feature: shape (n, d)."""
 Vector = NDArray[np.float64]
 """One value per candidate: shape (n,)."""
 
-Lesson = Literal["time", "time_bound", "infeasible", "slow_compile"]
-"""What an outcome teaches. `time`: how fast it is. `time_bound`: it is at least this slow. `infeasible`: no
-usable code comes of it. `slow_compile`: infeasible because compiling took too long."""
+
+class Extractor(Protocol):
+    """Candidates as rows of numbers, whose columns mean the same throughout a task."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns, in order."""
+
+    def matrix(self, tilings: Sequence[Tiling]) -> Matrix:
+        """Shape (n, len(names)). Raises KnobError for a tiling of another kind of target."""
+
+
+Lesson = Literal["time", "time_bound", "feasible", "infeasible", "slow_compile"]
+"""What an outcome teaches. `time`: how fast it is. `time_bound`: it is at least this slow. `feasible`: code that may
+run comes of it, nothing of its time. `infeasible`: no usable code comes of it. `slow_compile`: infeasible because
+compiling took too long."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +70,8 @@ class Observation:
 
     @property
     def is_feasible(self) -> bool:
-        """Compiled, applied, ran, and was not seen to be wrong."""
-        return self.time_us is not None
+        """Compiled, applied, and was not seen to fail or to be wrong."""
+        return self.lesson in ("time", "time_bound", "feasible")
 
     @staticmethod
     def of(record: Record) -> Observation | None:
@@ -73,6 +88,8 @@ class Observation:
                 return Observation("time_bound", outcome.time_us, record.compile_s)
             case RunTimeout(timeout_s=timeout_s):
                 return Observation("time_bound", timeout_s * 1e6, record.compile_s)
+            case Unmeasured(compile_s=compile_s):
+                return Observation("feasible", None, compile_s)
             case BuildTimeout(timeout_s=timeout_s):
                 return Observation("slow_compile", None, max(record.compile_s, timeout_s))
             case (
@@ -91,7 +108,8 @@ class Prediction:
     """For n candidates, each array of shape (n,)."""
 
     score: Vector
-    """Natural logarithm of the expected time in µs: lower is faster."""
+    """Natural logarithm of the expected time in µs: lower is faster. NaN for all as long as hardly any time is known,
+    and the model can tell only what fails."""
     std: Vector
     """Standard deviation of `score`, >= 0: how far the model may be off."""
     p_fail: Vector

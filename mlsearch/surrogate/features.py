@@ -27,8 +27,8 @@ CPU_LEVELS = (
 )
 """Tile levels of IREE's CPU lowering configs, outermost first."""
 
-_SLOT_OF_ROLE = {"m": "m", "n": "n", "k": "k", "p1": "m", "p": "n", "r": "k"}
-_SLOTS = ("m", "n", "k", "other")
+SLOT_OF_ROLE = {"m": "m", "n": "n", "k": "k", "p1": "m", "p": "n", "r": "k"}
+SLOTS = ("m", "n", "k", "other")
 
 # Bytes per cycle from L1, L2, last-level cache and memory, and FMAs per cycle: round numbers of a current
 # server core. They only have to rank candidates; the model corrects them.
@@ -97,10 +97,10 @@ class FeatureExtractor:
         self._threads = threads
         self._levels = tuple(levels)
         self._sizes = np.array([max(1, loop.size) for loop in workload.loops], dtype=np.float64)
-        slots = [_SLOT_OF_ROLE.get(loop.role, "other") for loop in workload.loops]
-        self._loops_in = {slot: [i for i, s in enumerate(slots) if s == slot] for slot in _SLOTS}
-        self._named = _named_operands(workload)
-        self._encodings = _encodings(options)
+        slots = [SLOT_OF_ROLE.get(loop.role, "other") for loop in workload.loops]
+        self._loops_in = {slot: [i for i, s in enumerate(slots) if s == slot] for slot in SLOTS}
+        self._named = named_operands(workload)
+        self._encodings = encodings_of(options)
         probe = Tiling(levels=(), options=())
         self.names: tuple[str, ...] = tuple(name for name, _ in self._columns([probe]))
         """Names of the columns, in order."""
@@ -245,7 +245,7 @@ class FeatureExtractor:
 
 
 @dataclass(frozen=True)
-class _Encoding:
+class Encoding:
     """One column of an option: its number (`value=None`), or whether it has `value`."""
 
     option: str
@@ -262,7 +262,7 @@ class _Encoding:
         return float(found == self.value)
 
 
-def _encodings(options: Sequence[tuple[str, KnobValue]]) -> list[_Encoding]:
+def encodings_of(options: Sequence[tuple[str, KnobValue]]) -> list[Encoding]:
     values: dict[str, set[KnobValue]] = {}
     for option, value in options:
         values.setdefault(option, set()).add(value)
@@ -270,11 +270,11 @@ def _encodings(options: Sequence[tuple[str, KnobValue]]) -> list[_Encoding]:
     for option, seen in sorted(values.items()):
         is_number = all(isinstance(value, int) for value in seen)
         choices: list[KnobValue | None] = [None] if is_number else [*sorted(seen, key=str)]
-        encodings += [_Encoding(option, choice) for choice in choices]
+        encodings += [Encoding(option, choice) for choice in choices]
     return encodings
 
 
-def _named_operands(workload: Workload) -> dict[str, int | None]:
+def named_operands(workload: Workload) -> dict[str, int | None]:
     """Index of each operand that has columns of its own."""
     inputs = [i for i, operand in enumerate(workload.operands) if not operand.is_output]
     outputs = [i for i, operand in enumerate(workload.operands) if operand.is_output]

@@ -4,15 +4,14 @@ tell."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from math import log, sqrt
+from math import isfinite, log, sqrt
 
 import numpy as np
 
 from mlsearch.candidate import Candidate, Choice, Record
-from mlsearch.surrogate.base import Observation, Prediction, Surrogate, Vector
-from mlsearch.surrogate.features import FeatureExtractor
+from mlsearch.surrogate.base import Extractor, Observation, Prediction, Surrogate, Vector
 from mlsearch.workload import Tiling
 
 
@@ -37,23 +36,32 @@ class GatePolicy:
     luck."""
     distrust_below: float = 0.1
     """Lower than `trust_above`, since among candidates that are all promising, ranks are harder to tell."""
+    screen_above: float = 1.0
+    """A candidate is screened out if it is more than so many times as likely to fail as those before it were. Of 420
+    drawn candidates of a 1024 cubed f16 matmul on sm_90, 5.2 % spilled; of what a model of 60, 120 and 240 others
+    left in place, 14, 19 and 36 % fewer did, with 7 to 10 % passed over (means of 30 draws)."""
+    most_screened: float = 0.25
+    """Share of a pool that may be: passing over so few costs nothing, even if the model knows nothing."""
 
 
 class Gate:
     """Chooses from a pool by a surrogate that judges itself on predictions made before the measurement.
 
     Until its rank skill is shown, and again once it is lost, the choice is the proposer's own: the head of
-    the pool. Nothing is ever blacklisted; a candidate passed over may be proposed again and chosen then.
+    the pool. Where the compiler tells by itself that code is not worth running (spills), a gate that `screens` leaves
+    out what most resembles such candidates, also before there is a single time. Nothing is ever blacklisted; a
+    candidate passed over may be proposed again and chosen then.
     """
 
     def __init__(
         self,
         describe: Callable[[Candidate], Tiling | None],
-        extractor: FeatureExtractor,
+        extractor: Extractor,
         model: Surrogate,
         *,
         seed: int,
         policy: GatePolicy | None = None,
+        screens: bool = False,
     ) -> None:
         """`describe` gives None for a candidate without tiles (the untuned one): the model then learns
         nothing from it and can't choose it, only the bypass can."""
@@ -62,7 +70,8 @@ class Gate:
         self._model = model
         self._policy = policy or GatePolicy()
         self._rng = np.random.default_rng(seed)
-        self._learned: list[tuple[Tiling, Observation]] = []
+        self._screens = screens
+        self._learned: dict[str, tuple[Tiling, Observation]] = {}
         self._judged: deque[tuple[float, float]] = deque(maxlen=self._policy.window)
         self._pending: dict[str, Candidate] = {}
         self._is_active = False
@@ -72,7 +81,17 @@ class Gate:
     @property
     def is_active(self) -> bool:
         """Whether the model decides."""
-        return self._is_active
+        return self._is_active or self._is_screening
+
+    @property
+    def _is_screening(self) -> bool:
+        return self._screens and self._model.is_fitted and self._failed_share > 0
+
+    @property
+    def _failed_share(self) -> float:
+        """Of all that was compiled."""
+        failed = sum(not observation.is_feasible for _, observation in self._learned.values())
+        return failed / len(self._learned) if self._learned else 0.0
 
     @property
     def rank_skill(self) -> float:
@@ -90,7 +109,8 @@ class Gate:
         tiling = self._describe(record.candidate)
         if observation is None or tiling is None:
             return
-        self._learned.append((tiling, observation))
+        # A time takes the place of the news that it compiles.
+        self._learned[record.candidate.key] = (tiling, observation)
         if record.predicted is None or observation.time_us is None:
             return
         self._judged.append((record.predicted, log(observation.time_us)))
@@ -98,8 +118,8 @@ class Gate:
 
     def refit(self) -> None:
         """Fit the model to all observations so far: once per batch."""
-        tilings = [tiling for tiling, _ in self._learned]
-        self._model.fit(self._extractor.matrix(tilings), [observation for _, observation in self._learned])
+        tilings = [tiling for tiling, _ in self._learned.values()]
+        self._model.fit(self._extractor.matrix(tilings), [observation for _, observation in self._learned.values()])
 
     def choose(self, pool: Sequence[Candidate], count: int) -> list[Choice]:
         """At most `count` of the pool. The predictions are made even while the model isn't trusted."""
@@ -114,20 +134,38 @@ class Gate:
         positions = [i for i, _ in described]
         prediction = self._model.predict(self._extractor.matrix([tiling for _, tiling in described]))
         picked = list(range(min(count, len(pool))))
-        if self._is_active and len(pool) > count:
-            picked = self._pick(pool, positions, prediction, count)
-            self.pruned_count += len(pool) - len(picked)
-        scores = dict(zip(positions, prediction.score.tolist(), strict=True))
+        if self.is_active and len(pool) > count:
+            failing = self._screened(positions, prediction, len(pool))
+            if self._is_active:
+                picked = self._pick(pool, positions, prediction, count, failing)
+                self.pruned_count += len(pool) - len(picked)
+            else:
+                picked = sorted(range(len(pool)), key=lambda i: (i in failing, i))[:count]
+                self.pruned_count += sum(i < max(picked) for i in failing.difference(picked))
+        scores = {i: score for i, score in zip(positions, prediction.score.tolist(), strict=True) if isfinite(score)}
         return [Choice(pool[i], scores.get(i)) for i in picked]
 
+    def _screened(self, positions: Sequence[int], prediction: Prediction, size: int) -> set[int]:
+        """Positions in a pool of this size that are most likely to fail."""
+        if not self._is_screening:
+            return set()
+        likely = prediction.p_fail > self._policy.screen_above * self._failed_share
+        worst = [int(i) for i in np.argsort(-prediction.p_fail, kind="stable") if likely[i]]
+        return {positions[i] for i in worst[: int(self._policy.most_screened * size)]}
+
     def _pick(
-        self, pool: Sequence[Candidate], positions: Sequence[int], prediction: Prediction, count: int
+        self,
+        pool: Sequence[Candidate],
+        positions: Sequence[int],
+        prediction: Prediction,
+        count: int,
+        failing: Collection[int] = (),
     ) -> list[int]:
         merit = self._merit(prediction)
         ranked = [positions[i] for i in np.argsort(merit, kind="stable")]
         by_model = self._spread(pool, ranked, count - self._bypassing(count))
         taken = set(by_model)
-        rest = [i for i in range(len(pool)) if i not in taken]
+        rest = sorted((i for i in range(len(pool)) if i not in taken), key=lambda i: (i in failing, i))
         return by_model + rest[: count - len(by_model)]
 
     def _merit(self, prediction: Prediction) -> Vector:

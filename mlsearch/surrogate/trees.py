@@ -28,6 +28,8 @@ from mlsearch.surrogate.base import Matrix, Observation, Prediction, Surrogate, 
 
 MIN_TIMED = 8
 """Observations with a time that a first fit needs."""
+MIN_JUDGED, MIN_FAILED = 24, 2
+"""Observations, and infeasible ones among them, that a first fit needs where no time is known."""
 
 _SLOW_ENOUGH = math.log(16.0)
 """Times beyond 16x the best are all the same to us, and would otherwise take up most of the trees."""
@@ -54,8 +56,8 @@ class TreeSurrogate(Surrogate):
     """An ensemble of boosted trees, each on another Bayesian bootstrap of the data; their spread is the
     `std`.
 
-    Infeasible candidates teach a classifier, bounds count as times. A fit takes about 0.1 s at 200
-    observations.
+    Infeasible candidates teach a classifier, which is there before the first times where candidates are only compiled.
+    Bounds count as times. A fit takes about 0.1 s at 200 observations.
     """
 
     def __init__(self, seed: int, members: int = 6) -> None:
@@ -66,29 +68,32 @@ class TreeSurrogate(Surrogate):
 
     @property
     def is_fitted(self) -> bool:
-        return bool(self._regressors)
+        return bool(self._regressors) or self._classifier is not None
 
     def fit(self, features: Matrix, observations: Sequence[Observation]) -> None:
         assert len(features) == len(observations), "one row per observation"
         times = np.array([observation.time_us or math.nan for observation in observations])
         timed = np.isfinite(times)
         self._regressors, self._classifier = [], None
-        if timed.sum() < MIN_TIMED:
-            return
-        logs = np.log(times[timed])
-        labels = np.minimum(logs, logs.min() + _SLOW_ENOUGH)
-        self._regressors = self._train(features[timed], labels, "regression", self._members)
-        if not timed.all():
-            self._classifier = self._train(features, (~timed).astype(np.float64), "binary", 1)[0]
+        if timed.sum() >= MIN_TIMED:
+            logs = np.log(times[timed])
+            labels = np.minimum(logs, logs.min() + _SLOW_ENOUGH)
+            self._regressors = self._train(features[timed], labels, "regression", self._members)
+        failed = np.array([not observation.is_feasible for observation in observations], dtype=bool)
+        enough = self._regressors or (len(failed) >= MIN_JUDGED and failed.sum() >= MIN_FAILED)
+        if enough and failed.any():
+            self._classifier = self._train(features, failed.astype(np.float64), "binary", 1)[0]
 
     def predict(self, features: Matrix) -> Prediction:
         assert self.is_fitted, "predict before fit"
         if not len(features):
             return Prediction(np.empty(0), np.empty(0), np.empty(0))
-        scores = np.stack([_predicted(member, features) for member in self._regressors])
         p_fail = np.zeros(len(features))
         if self._classifier is not None:
             p_fail = _predicted(self._classifier, features)
+        if not self._regressors:
+            return Prediction(np.full(len(features), np.nan), np.zeros(len(features)), p_fail)
+        scores = np.stack([_predicted(member, features) for member in self._regressors])
         return Prediction(scores.mean(axis=0), scores.std(axis=0), p_fail)
 
     def _train(self, features: Matrix, labels: Vector, objective: str, members: int) -> list[lightgbm.Booster]:

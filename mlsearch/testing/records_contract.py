@@ -30,14 +30,25 @@ from mlsearch.candidate import (
     RunTimeout,
     Spilled,
     TrialOutcome,
+    Unmeasured,
     WrongResult,
 )
+from mlsearch.code_features import Occupancy, PtxCounts, StaticFeatures
 from mlsearch.errors import StoreError
 from mlsearch.records import codec
 from mlsearch.records.store import Store, StoredRecord
 from mlsearch.trial_attributes import ABANDONED, OWNER, Owner
 
 NUMERICS = Numerics(True, 1e-6, 0.1 + 0.2, 1e-4, 0, 512)
+FEATURES = StaticFeatures(
+    kernel="task_dispatch_0",
+    threads=128,
+    shared_bytes=4096,
+    counts=PtxCounts("sm_90", 900, 64, 262144, 16, 8, 2, 0, 4, 4, 8, 16, 8, 8, 0, 400),
+    registers=96,
+    occupancy=Occupancy(5, 20, 20 / 64, "registers"),
+    missing="",
+)
 
 EVERY_OUTCOME: tuple[TrialOutcome, ...] = (
     Rejected(("tile_m * tile_n <= 4096", 'footprint "L1"')),
@@ -48,6 +59,8 @@ EVERY_OUTCOME: tuple[TrialOutcome, ...] = (
     NotApplied(("__entry_0",), 1.25),
     Spilled(516, 255, 0.9),
     OverLimits("204800 bytes of shared memory > 166912", 1.5),
+    Unmeasured(None, 0.8),
+    Unmeasured(FEATURES, 0.8),
     RunFailed("killed by signal SIGSEGV", None),
     RunTimeout(30.0),
     WrongResult(replace(NUMERICS, agrees=False, max_abs_error=float("inf"), max_rel_error=float("inf"))),
@@ -137,6 +150,30 @@ class StoreContract(ABC):
         for name, value in other.items():
             assert store.find(key, **{**same, name: value}) is None  # type: ignore[arg-type]
         assert store.find("0" * 16, **same) is None  # type: ignore[arg-type]
+
+    def test_a_time_is_found_for_its_state_of_the_caches_only(self, place: str) -> None:
+        store = Store.open(place)
+        study = store.study("s")
+        warm, cold = record_of(artifact_digest="b" * 64), record_of(artifact_digest="b" * 64, cache="cold")
+        put(study, warm)
+        put(study, cold)
+        content = (warm.candidate.key, "w" * 16, "t" * 16, "3.13.0", 1)
+        assert store.find(*content) == warm
+        assert store.find(*content, cache="cold") == cold
+        assert store.find_artifact("b" * 64, "w" * 16, "t" * 16, 1, "cold") == cold
+
+    def test_what_was_never_run_is_found_for_any_state_of_the_caches(self, place: str) -> None:
+        store = Store.open(place)
+        spilled = record_of(Spilled(8, 255, 1.0))
+        put(store.study("s"), spilled)
+        assert store.find(spilled.candidate.key, "w" * 16, "t" * 16, "3.13.0", 1, "cold") == spilled
+
+    def test_what_waits_to_be_measured_is_not_found(self, place: str) -> None:
+        store = Store.open(place)
+        waiting = record_of(Unmeasured(FEATURES, 1.0), artifact_digest="b" * 64)
+        put(store.study("s"), waiting)
+        assert store.find(waiting.candidate.key, "w" * 16, "t" * 16, "3.13.0", 1) is None
+        assert [stored.record for stored in store.records()] == [waiting]
 
     def test_find_sees_what_was_added_since_the_store_was_opened(self, place: str) -> None:
         store = Store.open(place)

@@ -6,40 +6,29 @@ What is built can be measured elsewhere: the artifacts and how to call them go t
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from mlsearch import target as targets
-from mlsearch.candidate import (
-    BuildFailed,
-    BuildOutcome,
-    BuildRequest,
-    BuildTimeout,
-    Built,
-    Candidate,
-    KnobValue,
-    OverLimits,
-    Spilled,
-    median,
-)
+from mlsearch.candidate import BuildRequest, Built, Candidate, KnobValue, median
+from mlsearch.code_features import StaticFeatures
 from mlsearch.cuda.chips import Chip
 from mlsearch.cuda.cost import Estimate, estimate
-from mlsearch.cuda.statics import StaticFeatures, Statics, examine
+from mlsearch.cuda.statics import examine
 from mlsearch.errors import MlsearchError, TargetError
-from mlsearch.events import CandidateBuilt, Step, Warn, Watcher
+from mlsearch.events import Step, Warn, Watcher
 from mlsearch.files import write_atomically
 from mlsearch.ir.dispatch import configured_levels
 from mlsearch.payload import load_payload
+from mlsearch.records.store import Store
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import templates_for
+from mlsearch.target import host_cores
 from mlsearch.task import Task, cut
 from mlsearch.tune.options import TuneOptions
-from mlsearch.tune.trials import build_request
+from mlsearch.tune.unmeasured import CARRIED, FindArtifact, SearchOptions, Spent, UnmeasuredSearch, Waiting
 from mlsearch.workbench import Workbench, open_workbench
 
 COMPILE_LIMIT_S = 60.0
@@ -50,13 +39,21 @@ COMPILE_LIMIT_S = 60.0
 class BuiltCandidate:
     """A candidate that compiled, and that the chip can run."""
 
-    candidate: Candidate
-    artifact: Path
-    artifact_digest: str
-    compile_s: float
-    features: StaticFeatures | None
-    """None where the artifact has no kernel to read."""
+    waiting: Waiting
     estimate: Estimate | None
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.waiting.candidate
+
+    @property
+    def features(self) -> StaticFeatures | None:
+        """None where the artifact has no kernel to read."""
+        return self.waiting.features
+
+    @property
+    def compile_s(self) -> float:
+        return self.waiting.compile_s
 
 
 @dataclass(frozen=True)
@@ -65,29 +62,33 @@ class BuiltTask:
 
     task: Task
     untuned: BuiltCandidate
+    carried: tuple[BuiltCandidate, ...]
+    """The fastest of those that were measured on the device: to be measured again beside the others."""
     ranked: tuple[BuiltCandidate, ...]
-    """By estimate, fastest first; those without an estimate last. Without the untuned one."""
+    """Those that wait to be measured, by estimate, fastest first; those without an estimate last."""
     space_size: int
-    outcomes: dict[str, int]
-    """Count of each outcome, `Built` among them, the untuned one not counted."""
-    compile_s: float
-    """Sum over all asked candidates."""
-    spilling_s: float
-    """What of it went to candidates that turned out to spill."""
+    known: int
+    """Candidates that earlier runs have tried: these are not compiled again."""
+    spent: Spent
     wall_s: float
 
     @property
     def asked(self) -> int:
-        return sum(self.outcomes.values())
+        return self.spent.asked
 
     @property
     def compiled(self) -> int:
-        return sum(self.outcomes.get(name, 0) for name in ("Built", "Spilled", "OverLimits"))
+        return sum(self.spent.outcomes.get(name, 0) for name in ("Unmeasured", "Spilled", "OverLimits", "Measured"))
 
 
 class BundleWriter(Protocol):
     def __call__(self, options: TuneOptions, target: targets.Target, built: Sequence[BuiltTask]) -> Path:
         """Write what is needed to measure these elsewhere; gives the file's path."""
+
+
+class ArtifactKeeper(Protocol):
+    def __call__(self, folder: Path) -> FindArtifact:
+        """Finds artifacts that an earlier run has kept, and puts them into the folder."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,14 @@ class AheadSummary:
         }
 
 
-def build_ahead(options: TuneOptions, watch: Watcher, write_bundle: BundleWriter | None = None) -> AheadSummary:
-    """Build `options.trials` candidates of each task for a GPU, the untuned one among them, and rank them.
+def build_ahead(
+    options: TuneOptions,
+    watch: Watcher,
+    write_bundle: BundleWriter | None = None,
+    kept: ArtifactKeeper | None = None,
+) -> AheadSummary:
+    """Build `options.trials` candidates of each task for a GPU, the untuned one and those of earlier runs among them,
+    and rank them. What was learned goes into the store.
 
     Writes the ranking beside `options.output`, as JSON; no spec, since nothing is measured. Raises MlsearchError.
     """
@@ -128,7 +135,10 @@ def build_ahead(options: TuneOptions, watch: Watcher, write_bundle: BundleWriter
     if target.chip is None:
         raise TargetError(f"--no-device is for GPU targets; {options.target} is measured here")
     templates = templates_for(target, options.templates)
-    with open_workbench(target, watch, jobs=options.jobs, seed=options.seed, workdir=options.workdir) as bench:
+    store = Store.open(options.store)
+    with open_workbench(
+        target, watch, jobs=options.jobs, seed=options.seed, cache=options.cache, workdir=options.workdir
+    ) as bench:
         watch(Step("compiling the payload to dispatches"))
         with bench.compiling():
             payload = load_payload(options.payload, target, bench.workdir, options.function)
@@ -144,7 +154,8 @@ def build_ahead(options: TuneOptions, watch: Watcher, write_bundle: BundleWriter
                     raise MlsearchError(space)
                 if space.note:
                     watch(Warn(space.note))
-                built.append(_build_task(bench, task, space, target.chip, options))
+                keeps = (kept or _nothing_kept) if write_bundle else None
+                built.append(_build_task(bench, store, task, space, target.chip, options, keeps))
             except MlsearchError as reason:
                 idle.append((task.id, str(reason)))
         bundle = write_bundle(options, target, built) if write_bundle and built else None
@@ -167,7 +178,19 @@ def build_ahead(options: TuneOptions, watch: Watcher, write_bundle: BundleWriter
     return summary
 
 
-def _build_task(bench: Workbench, task: Task, space: Space, chip: Chip, options: TuneOptions) -> BuiltTask:
+def _nothing_kept(folder: Path) -> FindArtifact:
+    return lambda sha256: None
+
+
+def _build_task(
+    bench: Workbench,
+    store: Store,
+    task: Task,
+    space: Space,
+    chip: Chip,
+    options: TuneOptions,
+    keeps: ArtifactKeeper | None,
+) -> BuiltTask:
     assert task.module is not None
     untuned_request = BuildRequest(
         f"{task.id}-untuned", task.module, None, (), bench.target.compile_flags, 10 * COMPILE_LIMIT_S
@@ -175,77 +198,62 @@ def _build_task(bench: Workbench, task: Task, space: Space, chip: Chip, options:
     untuned = bench.build_one(untuned_request)
     if not isinstance(untuned, Built):
         raise MlsearchError(f"it does not compile alone: {getattr(untuned, 'message', type(untuned).__name__)}")
-    count = (options.trials_per_task or 1) - 1
-    candidates = {f"{task.id}-{each.key}": each for each in chosen(space, count, options.seed)}
-    requests = [build_request(bench, task, space, each, COMPILE_LIMIT_S) for each in candidates.values()]
+    search = UnmeasuredSearch(
+        bench,
+        store,
+        SearchOptions(
+            options.study,
+            options.sampler,
+            options.seed,
+            options.surrogate,
+            options.jobs or host_cores(),
+            COMPILE_LIMIT_S,
+        ),
+        task,
+        space,
+    )
+    known = search.tried
     began = bench.stopwatch.wall_s
-    outcomes: Counter[str] = Counter()
-    compile_s = spilling_s = 0.0
-    ranked: list[BuiltCandidate] = []
-    for request, outcome in bench.build(requests):
-        candidate = candidates[request.key]
-        seconds = _seconds(outcome)
-        compile_s += seconds
-        statics = _statics(outcome, chip)
-        name = type(statics if isinstance(statics, Spilled | OverLimits) else outcome).__name__
-        outcomes[name] += 1
-        if isinstance(statics, Spilled):
-            spilling_s += seconds
-        elif isinstance(outcome, Built) and not isinstance(statics, OverLimits):
-            ranked.append(_ranked(task, candidate, outcome, statics, space.block_tile(candidate), chip))
-        assignment = " ".join(f"{knob}={value}" for knob, value in candidate.assignment)
-        done = sum(outcomes.values())
-        bench.watch(CandidateBuilt(task.id, done, len(requests), name, seconds, assignment))
+    spent = search.run(max(0, (options.trials_per_task or 1) - 1 - known))
+    wall_s = bench.stopwatch.wall_s - began
+    waiting = [_ranked(task, each, space.block_tile(each.candidate), chip) for each in search.waiting()]
+    carried = [_ranked(task, each, space.block_tile(each.candidate), chip) for each in search.fastest(CARRIED)]
+    ready = {}
+    if keeps is not None:
+        find = keeps(bench.workdir)
+        ready = {
+            each.candidate.key: each
+            for each in search.with_artifacts([each.waiting for each in (*carried, *waiting)], find)
+        }
+    ranked = tuple(sorted((_with_artifact(each, ready) for each in waiting), key=_order))
+    told = _statics(untuned, chip)
+    own = Waiting(Candidate.untuned(), untuned.artifact_digest, untuned.compile_s, told, None, untuned.artifact)
     return BuiltTask(
         task=task,
-        untuned=_ranked(task, Candidate.untuned(), untuned, _statics(untuned, chip), _untuned_tile(task), chip),
-        ranked=tuple(sorted(ranked, key=_order)),
+        untuned=_ranked(task, own, _untuned_tile(task), chip),
+        carried=tuple(_with_artifact(each, ready) for each in carried),
+        ranked=ranked,
         space_size=space.size,
-        outcomes=dict(outcomes),
-        compile_s=compile_s,
-        spilling_s=spilling_s,
-        wall_s=bench.stopwatch.wall_s - began,
+        known=known,
+        spent=spent,
+        wall_s=wall_s,
     )
 
 
-def chosen(space: Space, count: int, seed: int) -> list[Candidate]:
-    """What to build: the templates' own suggestions first, then uniformly drawn ones, all distinct."""
-    found = {each.key: each for each in space.priors()[: count // 4]}
-    rng = np.random.default_rng(seed)
-    while len(found) < min(count, space.size):
-        before = len(found)
-        found |= {each.key: each for each in space.sample(rng, count - len(found))}
-        if len(found) == before:
-            break
-    return list(found.values())
+def _with_artifact(built: BuiltCandidate, ready: Mapping[str, Waiting]) -> BuiltCandidate:
+    return replace(built, waiting=ready.get(built.candidate.key, built.waiting))
 
 
-def _statics(outcome: BuildOutcome, chip: Chip) -> Statics | None:
-    return examine(outcome.artifact.read_bytes(), chip, outcome.compile_s) if isinstance(outcome, Built) else None
+def _statics(outcome: Built, chip: Chip) -> StaticFeatures | None:
+    told = examine(outcome.artifact.read_bytes(), chip, outcome.compile_s)
+    return told if isinstance(told, StaticFeatures) else None
 
 
-def _seconds(outcome: BuildOutcome) -> float:
-    match outcome:
-        case BuildTimeout(timeout_s=seconds):
-            return seconds
-        case Built(compile_s=seconds) | BuildFailed(compile_s=seconds):
-            return seconds
-        case _:
-            return outcome.compile_s
-
-
-def _ranked(
-    task: Task,
-    candidate: Candidate,
-    built: Built,
-    statics: Statics | None,
-    block_tile: Sequence[int] | None,
-    chip: Chip,
-) -> BuiltCandidate:
-    features = statics if isinstance(statics, StaticFeatures) else None
+def _ranked(task: Task, waiting: Waiting, block_tile: Sequence[int] | None, chip: Chip) -> BuiltCandidate:
     assert task.workload is not None
+    features = waiting.features
     guess = estimate(task.workload, block_tile, features, chip) if features and block_tile else None
-    return BuiltCandidate(candidate, built.artifact, built.artifact_digest, built.compile_s, features, guess)
+    return BuiltCandidate(waiting, guess)
 
 
 def _untuned_tile(task: Task) -> tuple[int, ...] | None:
@@ -264,12 +272,15 @@ def _task_json(built: BuiltTask) -> dict[str, Any]:
         "task": built.task.id,
         "label": built.task.label,
         "space_size": built.space_size,
-        "outcomes": built.outcomes,
-        "compile_s": built.compile_s,
-        "spilling_s": built.spilling_s,
+        "known": built.known,
+        "outcomes": built.spent.outcomes,
+        "pruned": built.spent.pruned,
+        "compile_s": built.spent.compile_s,
+        "spilling_s": built.spent.spilling_s,
         "wall_s": built.wall_s,
         "median_compile_s": median(tuple(each.compile_s for each in built.ranked)) if built.ranked else None,
         "untuned": _candidate_json(built.untuned),
+        "carried": [_candidate_json(each) for each in built.carried],
         "ranking": [_candidate_json(each) for each in built.ranked],
     }
 
@@ -280,7 +291,7 @@ def _candidate_json(built: BuiltCandidate) -> dict[str, Any]:
         "template": built.candidate.template,
         "assignment": knobs,
         "key": built.candidate.key,
-        "artifact_digest": built.artifact_digest,
+        "artifact_digest": built.waiting.artifact_digest,
         "compile_s": built.compile_s,
         "estimate": asdict(built.estimate) if built.estimate else None,
         "features": asdict(built.features) if built.features else None,

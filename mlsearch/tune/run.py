@@ -33,8 +33,7 @@ def tune(options: TuneOptions, watch: Watcher) -> TuneSummary:
     Ctrl-C ends the search; what was found until then still goes through the finals and into the spec. Raises
     MlsearchError where the run can't go on; all trials up to there are in the store.
     """
-    target = targets.resolve(options.target, options.threads)
-    targets.require_device(target)
+    target = targets.require_device(targets.resolve(options.target, options.threads))
     library_argument(options.output)  # now rather than when the spec is there and can't be used
     templates = templates_for(target, options.templates)
     variants = variants_for(target, options.templates, options.variants)

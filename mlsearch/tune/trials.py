@@ -20,6 +20,7 @@ from mlsearch.candidate import (
     Record,
     RunRequest,
     TrialOutcome,
+    Unmeasured,
     digest,
     reason,
 )
@@ -31,8 +32,10 @@ from mlsearch.records.store import Store
 from mlsearch.search.base import Asked, CandidateFilter, KeepFirst, Proposer
 from mlsearch.search.make import make_proposer
 from mlsearch.space.space import Space
+from mlsearch.surrogate.base import Extractor
 from mlsearch.surrogate.features import FeatureExtractor, options_in
 from mlsearch.surrogate.gate import Gate
+from mlsearch.surrogate.gpu_features import GpuFeatureExtractor
 from mlsearch.surrogate.trees import TreeSurrogate
 from mlsearch.target import Target, compiler_version, host_cores
 from mlsearch.task import Task
@@ -233,8 +236,10 @@ class TaskSearch:
     def _measure(self, asked: Asked, built: Built) -> tuple[Record, bool]:
         """The record of a built candidate, and whether its time comes from an equal artifact."""
         target = self._bench.target
-        twin = self._store.find_artifact(built.artifact_digest, self._workload.key, target.fingerprint, target.threads)
-        if twin is not None and twin.provenance.cache == self._bench.cache:
+        twin = self._store.find_artifact(
+            built.artifact_digest, self._workload.key, target.fingerprint, target.threads, self._bench.cache
+        )
+        if twin is not None:
             return self._record(asked, twin.outcome, built.compile_s, built.artifact_digest), True
         slowest_s = 1e-6 * max(self._baseline.time_us, self._best_us)
         plan = self._bench.plan(
@@ -300,6 +305,10 @@ class TaskSearch:
     def _take_up_earlier(self) -> None:
         """Learn from what earlier runs have left in this study."""
         for stored in self._store.records(study=self._study.study_name):
+            if isinstance(stored.record.outcome, Unmeasured):  # compiled where the device was not: no trial yet
+                if self._gate is not None:
+                    self._gate.observe(stored.record)
+                continue
             self._learn(stored.record, None)
             self._has_untuned |= stored.record.candidate.is_untuned
         if self._trials and self._gate is not None:
@@ -323,10 +332,14 @@ class TaskSearch:
 
     def _known(self, candidate: Candidate) -> Record | None:
         target = self._bench.target
-        record = self._store.find(
-            candidate.key, self._workload.key, target.fingerprint, compiler_version(), target.threads
+        return self._store.find(
+            candidate.key,
+            self._workload.key,
+            target.fingerprint,
+            compiler_version(),
+            target.threads,
+            self._bench.cache,
         )
-        return record if record is not None and record.provenance.cache == self._bench.cache else None
 
     # --------------------------------------------------------------------------------------- time
 
@@ -354,10 +367,7 @@ def study_name(target: Target, study: str | None, task: Task, space: Space, cach
 
 
 def _gate_for(bench: Workbench, options: TuneOptions, workload: Workload, space: Space) -> Gate | None:
-    # The features know the levels that CPU pipelines tile at; a GPU's levels are threads and warps.
-    if not options.surrogate or bench.target.chip is not None:
-        return None
-    return make_gate(bench.target, workload, space, options.seed)
+    return make_gate(bench.target, workload, space, options.seed) if options.surrogate else None
 
 
 def make_gate(target: Target, workload: Workload, space: Space, seed: int) -> Gate:
@@ -365,12 +375,18 @@ def make_gate(target: Target, workload: Workload, space: Space, seed: int) -> Ga
     # What no candidate of the sample shows gets no column of its own.
     seen = [*space.priors(), *space.sample(np.random.default_rng(seed), _SAMPLED_FOR_OPTIONS)]
     sample = [_described(space, candidate) for candidate in seen]
-    extractor = FeatureExtractor(workload, target.hardware, threads=target.threads, options=options_in(sample))
+    extractor: Extractor
+    if target.chip is not None:
+        extractor = GpuFeatureExtractor(workload, target.chip, options_in(sample))
+    else:
+        extractor = FeatureExtractor(workload, target.hardware, threads=target.threads, options=options_in(sample))
     return Gate(
         lambda candidate: None if candidate.is_untuned else _described(space, candidate),
         extractor,
         TreeSurrogate(seed),
         seed=seed,
+        # On a CPU hardly anything fails to compile, and nothing else is known before a run.
+        screens=target.chip is not None,
     )
 
 

@@ -19,7 +19,7 @@ from mlsearch.bundle import BundledCandidate, BundledTask, write_bundle
 from mlsearch.bundle.archive import open_bundle
 from mlsearch.bundle.intake import IntakeOptions, take_in
 from mlsearch.bundle.measured import read_measured
-from mlsearch.candidate import Built, Candidate, Signature, TimingPlan, WrongResult
+from mlsearch.candidate import Built, Candidate, Record, Signature, TimingPlan, Unmeasured, WrongResult
 from mlsearch.errors import BundleError
 from mlsearch.files import write_atomically
 from mlsearch.records.store import Store
@@ -84,6 +84,12 @@ def run_bare(python: Path, runner: Path, bundle: Path, measured: Path, *more: st
     return subprocess.run(command, capture_output=True, text=True, env=bare_environment(), cwd=measured.parent)
 
 
+def measured_records(store: Path) -> list[Record]:
+    """In the order of their trials, without those that only wait to be measured."""
+    records = [stored.record for stored in Store.open(store).records()]
+    return [record for record in records if not isinstance(record.outcome, Unmeasured)]
+
+
 def test_the_bare_machine_is_bare(bare_python: Path) -> None:
     for module in ("mlsearch", "iree.compiler", "optuna", "click", "rich"):
         command = [bare_python, "-c", f"import {module}"]
@@ -99,25 +105,53 @@ def test_the_loop(folder: Path, bare_python: Path) -> None:
     assert "artifacts are measured" in done.stderr
     read = read_measured(measured)
     assert {type(run.outcome).__name__ for run in read.runs.values()} == {"Measured"}
-    assert len(read.comparisons) == 1
+    assert len(read.comparisons) == len(read.winners) == 1
 
-    told = mlsearch("bundle", "import", payload, measured, "--store", store)
+    spec = folder / "imported.spec.mlir"
+    told = mlsearch("bundle", "import", payload, measured, "--store", store, "-o", spec)
     assert "measured on local-sync" in told
     assert "is not this target" not in told
-    records = [stored.record for stored in Store.open(store).records()]
+    assert f"mlsearch bundle export {payload} --store {store} --trials 64 -o NEXT.bundle" in told
+    records = measured_records(store)
     assert len(records) == ASKED + 1
     assert records[0].candidate.is_untuned
     assert all((record.provenance.measured_on or "").startswith("local-sync") for record in records)
+    text = spec.read_text()
+    assert "Whole payload: not timed: its tasks were measured one by one on local-sync" in text
+    assert text.count("x faster") == 1
+    mlsearch("verify", payload, "--spec", spec)
 
     again = mlsearch("bundle", "import", payload, measured, "--store", store)
     assert "Measured" not in again
-    assert len(list(Store.open(store).records())) == ASKED + 1
+    assert len(measured_records(store)) == ASKED + 1
+
+    # What is known is not shipped again, but for the fastest two, which come first.
+    told = mlsearch("bundle", "export", payload, "--trials", 3, "--store", store, "-o", folder / "second")
+    assert "3 candidates of 3 and 2 fastest ones measured before" in told
+    known = {record.candidate.key: record.time_us or 0.0 for record in records if not record.candidate.is_untuned}
+    with open_bundle(folder / "second") as second:
+        shipped = [each.candidate.key for each in second.manifest.tasks[0].candidates]
+    assert [key in known for key in shipped] == [True, True, False, False, False]
+    assert known[shipped[0]] == min(known.values())
 
     summary = folder / "summary.json"
-    mlsearch("tune", payload, "--trials", ASKED + 3, "--store", store, "-o", folder / "spec", "--json", summary)
+    mlsearch(
+        "tune",
+        payload,
+        "--variants",
+        "default",
+        "--trials",
+        ASKED + 3,
+        "--store",
+        store,
+        "-o",
+        folder / "spec",
+        "--json",
+        summary,
+    )
     [task] = json.loads(summary.read_text())["tasks"]
     assert task["trials"] == ASKED + 3
-    stored = [each.record for each in Store.open(store).records()]
+    stored = measured_records(store)
     assert [record.provenance.measured_on is None for record in stored] == [False] * (ASKED + 1) + [True] * 2
 
 
@@ -179,10 +213,10 @@ def test_times_of_another_machine_are_kept_apart(folder: Path, bare_python: Path
     measured.write_text("".join([json.dumps(plain) + "\n", *lines]))
     options = IntakeOptions(folder / "matmul.mlir", measured, "llvm-cpu", None, str(tmp_path / "store"), None, None)
     taken = take_in(options, lambda event: None)
-    assert not taken.is_same_target
-    records = list(Store.open(tmp_path / "store").records())
+    assert taken.target is None
+    records = measured_records(tmp_path / "store")
     assert len(records) == ASKED + 1
-    assert {stored.record.provenance.target for stored in records} != {resolve("llvm-cpu", 1).fingerprint}
+    assert {record.provenance.target for record in records} != {resolve("llvm-cpu", 1).fingerprint}
 
 
 def test_what_crashes_hangs_or_computes_wrong_numbers_is_an_outcome(

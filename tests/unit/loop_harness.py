@@ -41,7 +41,7 @@ BASELINE_US = 1000.0
 
 
 def small_task(folder: Path, m: int = 8) -> tuple[Task, Space]:
-    """A matmul and the 14 candidates of one template."""
+    """A matmul and the 11 candidates of one template."""
     view = read(matmul(m, 8, 8))
     template = load(folder / "templates", template_text(asserts=FITS))
     shape = TensorSpec((8, 8), "f32")

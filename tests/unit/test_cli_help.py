@@ -25,10 +25,10 @@ CONTRACT = {
     "records export": "--store --debug",
     "records import": "--store --debug",
     "bundle export": (
-        "-o --target --trials --seed --function --store --study --threads --jobs --templates --sampler --debug"
+        "-o --target --trials --seed --function --store --study --threads --jobs --templates --sampler --cache --debug"
     ),
     "bundle run": "-o --max-time --device --even-if-busy --debug",
-    "bundle import": "--target --function --store --study --templates --debug",
+    "bundle import": "-o --target --function --store --study --templates --debug",
     "bundle runner": "-o --debug",
 }
 

@@ -6,8 +6,9 @@ import pytest
 from iree.compiler import ir as mlir
 
 from mlsearch.cuda.chips import ARCHITECTURES, PRODUCTS, device_attribute, find_chip
-from mlsearch.errors import TargetError
-from mlsearch.target import resolve
+from mlsearch.cuda.device import chip_called
+from mlsearch.errors import TargetError, TargetMismatchError
+from mlsearch.target import measured_by, resolve
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,45 @@ def test_limits_are_nvidias() -> None:
 def test_a_bare_architecture_is_as_large_as_its_typical_product() -> None:
     assert find_chip("sm_90").multiprocessors == PRODUCTS["h100"].multiprocessors
     assert resolve("cuda:sm_90", 1).fingerprint != resolve("cuda:sm_90a", 1).fingerprint
+
+
+def test_a_product_of_another_size_has_a_name_of_its_own() -> None:
+    board = find_chip("h100-114")
+    assert (board.name, board.multiprocessors, board.l2_bytes) == ("h100-114", 114, PRODUCTS["h100"].l2_bytes)
+    assert find_chip("h100-132") == find_chip("h100")
+    assert find_chip("h200-sm_90a").architecture.name == "sm_90a"
+    with pytest.raises(TargetError, match="'sm_80' is neither a number of multiprocessors nor a variant of sm_90"):
+        find_chip("h100-sm_80")
+
+
+@pytest.mark.parametrize(
+    ("product", "architecture", "multiprocessors", "name"),
+    [
+        ("NVIDIA H200", "sm_90", 132, "h200"),
+        ("NVIDIA H100 PCIe", "sm_90", 114, "h100-114"),
+        ("NVIDIA GeForce RTX 4090", "sm_89", 128, "rtx4090"),
+        # Not in the table: no other chip, and no bare architecture either, although it has as many multiprocessors.
+        ("NVIDIA GH200 480GB", "sm_90", 132, "sm_90-132"),
+    ],
+)
+def test_what_the_driver_names_is_found_by_its_name_on_any_machine(
+    product: str, architecture: str, multiprocessors: int, name: str
+) -> None:
+    chip = chip_called(product, architecture, multiprocessors)
+    assert chip.name == name and chip.is_product
+    assert find_chip(chip.name) == chip
+
+
+@pytest.mark.parametrize("built_for", ["cuda:sm_90", "cuda:h100", "cuda:h200"])
+def test_times_belong_to_the_product_that_measures(built_for: str) -> None:
+    here = find_chip("h200")
+    assert measured_by(resolve(built_for, 1), here) == resolve("cuda:h200", 1)
+
+
+def test_another_variant_of_an_architecture_stays_what_was_compiled_for() -> None:
+    assert measured_by(resolve("cuda:sm_90a", 1), find_chip("h200")) == resolve("cuda:h200-sm_90a", 1)
+
+
+def test_another_architecture_measures_nothing() -> None:
+    with pytest.raises(TargetMismatchError, match=r"the GPU is h200 \(sm_90\), not sm_80"):
+        measured_by(resolve("cuda:a100", 1), find_chip("h200"))

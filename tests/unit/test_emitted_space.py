@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from mlsearch.cuda.chips import find_chip
 from mlsearch.errors import TemplateError
 from mlsearch.ir import emitted
 from mlsearch.ir.template import Assertion, Expression
+from mlsearch.payload import load_payload
 from mlsearch.space.bounds import bounded_domains
-from mlsearch.space.emitted import EmittedTemplate, template_of
+from mlsearch.space.emitted import EmittedTemplate, emitted_templates, template_of
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.space.terms import reduced, text_of
 from mlsearch.target import resolve
+from mlsearch.task import cut
 
 
 def matmul(m: int, n: int, k: int, inputs: str = "f16") -> str:
@@ -142,6 +145,21 @@ def test_a_ragged_contraction_is_padded_to_its_tile(tmp_path: Path) -> None:
     numbers = template.numbers(candidate.knobs)
     padding = f"padding = [{numbers['wg_0']}, {numbers['wg_1']}, {16 * numbers['red_2']}]"
     assert padding in template.compilation_info(candidate.knobs)
+
+
+def test_constraints_that_cannot_be_followed_become_a_note(
+    small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = tmp_path / "payload.mlir"
+    payload.write_text(matmul(64, 32, 64))
+    target = resolve("cuda:sm_80", 1)
+    [task] = cut(load_payload(payload, target, tmp_path, None), target, tmp_path)
+    (tmp_path / "task.configurations.mlir").write_text("")
+    monkeypatch.setattr(toolchain, "run", lambda argv: toolchain.ToolRun(argv, 0, "", ""))
+    monkeypatch.setattr(emitted, "emitted_in", lambda text: ["module {}", small[1]])
+    found, note = emitted_templates(replace(task, module=tmp_path / "task.mlir"), target)
+    assert [template.id for template in found] == ["cuda/emitted_vector_distribute"]
+    assert "t0: a space that the compiler emits can't be followed: a module with 0 iree_codegen" in note
 
 
 # ------------------------------------------------------------------------------- terms and bounds

@@ -11,7 +11,7 @@ import mlsearch
 ROOT = Path(mlsearch.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 STAGES = ("search", "surrogate", "builder", "runner", "records")
-LEAVES = ("candidate", "workload", "errors", "summary", "events")
+LEAVES = ("candidate", "code_features", "workload", "errors", "summary", "events")
 HEAVY = ("iree", "optuna", "numpy", "lightgbm", "ml_dtypes", "rich", "click", "sqlalchemy")
 
 

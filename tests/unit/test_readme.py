@@ -83,8 +83,9 @@ def test_the_files_that_the_readme_names_are_there() -> None:
 
 
 def test_the_readme_lists_the_built_in_templates() -> None:
-    listed = set(re.findall(r"^\| `(cpu/\w+)`", README, re.MULTILINE))
-    assert listed == {template.id for template in load_templates(built_in_folder(), "cpu")}
+    for backend in ("cpu", "cuda"):
+        listed = set(re.findall(rf"^\| `({backend}/\w+)`", README, re.MULTILINE))
+        assert listed == {template.id for template in load_templates(built_in_folder(), backend)}
 
 
 @pytest.mark.parametrize("record", [TuneSummary, TaskSummary, TimeSpent])

@@ -18,7 +18,7 @@ from surrogate_landscape import (
     time_us,
 )
 
-from mlsearch.candidate import Candidate, Choice, Measured, RunTimeout
+from mlsearch.candidate import Candidate, Choice, Measured, Record, RunTimeout, Spilled, Unmeasured
 from mlsearch.surrogate.base import Matrix, Observation, Prediction, Surrogate, Vector
 from mlsearch.surrogate.features import FeatureExtractor
 from mlsearch.surrogate.gate import Gate, GatePolicy
@@ -339,3 +339,70 @@ def test_an_extractor_sees_each_described_candidate_of_the_pool_once() -> None:
     made = Gate(describing, FeatureExtractor(MATMUL, HARDWARE), FixedModel(), seed=0)
     made.choose(POOL, 4)
     assert seen == POOL
+
+
+# -------------------------------------------------------------------------------------- screening
+
+
+def compiled(candidate: Candidate) -> Record:
+    """What a compiler alone tells: what fails here, spills there."""
+    if fails(candidate):
+        return record_of(candidate, Spilled(64, 255, 1.0))
+    return record_of(candidate, Unmeasured(None, 0.3))
+
+
+def screening(count: int, screens: bool = True) -> Gate:
+    gate = Gate(describe, FeatureExtractor(MATMUL, HARDWARE), TreeSurrogate(0), seed=0, screens=screens)
+    for candidate in draw(np.random.default_rng(1), count):
+        gate.observe(compiled(candidate))
+    gate.refit()
+    return gate
+
+
+def test_what_spills_is_passed_over_before_there_is_a_single_time() -> None:
+    gate = screening(120)
+    assert gate.is_active and gate.rank_skill == 0.0
+    pool = draw(np.random.default_rng(2), 200)
+    spilling = sum(fails(candidate) for candidate in pool) / len(pool)
+    chosen = gate.choose(pool, 100)
+    assert spilling > 0.05
+    assert sum(fails(choice.candidate) for choice in chosen) / len(chosen) < spilling / 3
+    # Nothing is known of times.
+    assert {choice.predicted for choice in chosen} == {None}
+    assert gate.pruned_count > 0
+
+
+def test_most_of_a_pool_is_never_screened_out() -> None:
+    gate = screening(120)
+    bad = [candidate for candidate in draw(np.random.default_rng(3), 400) if fails(candidate)]
+    assert len(gate.choose(bad, len(bad) - 1)) == len(bad) - 1
+    gate.choose(bad, 1)
+    assert gate.pruned_count <= 2 * len(bad) // 4
+
+
+def test_too_few_failures_teach_no_screening() -> None:
+    gate = Gate(describe, FeatureExtractor(MATMUL, HARDWARE), TreeSurrogate(0), seed=0, screens=True)
+    fine = [candidate for candidate in draw(np.random.default_rng(1), 60) if not fails(candidate)]
+    for candidate in fine:
+        gate.observe(compiled(candidate))
+    gate.refit()
+    assert not gate.is_active
+
+
+def test_a_gate_that_does_not_screen_leaves_the_pool_as_it_is() -> None:
+    gate = screening(120, screens=False)
+    pool = draw(np.random.default_rng(2), 50)
+    assert [choice.candidate for choice in gate.choose(pool, 20)] == pool[:20]
+
+
+def test_a_time_takes_the_place_of_the_news_that_it_compiles() -> None:
+    gate = screening(0)
+    timed = [candidate for candidate in draw(np.random.default_rng(4), 60) if not fails(candidate)][:8]
+    for candidate in timed:
+        gate.observe(compiled(candidate))
+    gate.refit()
+    assert [choice.predicted for choice in gate.choose(POOL, 4)] == [None] * 4
+    for candidate in timed:
+        gate.observe(record_of(candidate, outcome(candidate, np.random.default_rng(0))))
+    gate.refit()
+    assert all(choice.predicted is not None for choice in gate.choose(POOL, 4))
