@@ -60,7 +60,12 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
         value_m = 8, value_n = 32, value_s = 4
       },
       mlsearch.priors = [
-        {tile_m = 16, tile_s = 128, dist_m = 0, score_m = 16, score_s = 16, score_k = 16, value_m = 4, value_n = 64, value_s = 4}
+        {tile_m = 16, tile_s = 128, score_m = 16, score_s = 16, score_k = 16, value_m = 4, value_n = 64, value_s = 4},
+        {tile_m = 8, tile_s = 64, score_m = 8, score_s = 16, score_k = 16, value_m = 4, value_n = 64, value_s = 4},
+        {tile_m = 16, tile_s = 128, dist_m = 1, score_m = 8, score_s = 16, score_k = 16, value_m = 8, value_n = 32, value_s = 4},
+        {tile_m = 16, tile_s = 64, score_m = 8, score_s = 8, score_k = 16, value_m = 4, value_n = 16, value_s = 4},
+        {tile_m = 11, tile_s = 77, score_m = 11, score_s = 11, score_k = 16, value_m = 11, value_n = 32, value_s = 7},
+        {tile_m = 20, tile_s = 40, score_m = 10, score_s = 8, score_k = 16, value_m = 10, value_n = 32, value_s = 4}
       ]
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %size_s: !smt.int, %lane_count: !smt.int,
