@@ -15,7 +15,9 @@ from iree.compiler import ir as mlir
 
 from mlsearch.ir.module import Operation
 
-_OPS = ("iree_linalg_ext.attention", "iree_linalg_ext.online_attention")
+_ONLINE = "iree_linalg_ext.online_attention"
+_OPS = ("iree_linalg_ext.attention", _ONLINE)
+_UNMASKED_OPERANDS = 7
 # Scale and shift by the maximum, exponential, sum: beside a matrix multiplication it hardly matters how they count.
 _SOFTMAX_OPS = 5
 
@@ -48,6 +50,26 @@ def attention_roles(
         "s": positions,
     }
     return {role: sorted(loops) for role, loops in groups.items()}
+
+
+def map_checks(handle: str, op: Operation) -> list[str]:
+    """Steps of a matcher that compare the maps of an unmasked online attention whose body can't be compared; none for
+    other ops, as IREE has a match op for this one only."""
+    maps = list(mlir.ArrayAttr(op.attributes["indexing_maps"])) if is_attention(op) else []
+    if op.name != _ONLINE or len(maps) != _UNMASKED_OPERANDS:
+        return []
+    names = ("query", "key", "value", "scale", "output", "max", "sum")
+    elements = [_element_type(value.type) for value in op.operands]
+    types = [f"{name}_type = {element}" for name, element in zip(names, elements, strict=True)]
+    sizes = ", ".join(f"{handle}_{role}" for role in ("b", "m", "n", "k1", "k2"))
+    return [
+        f"{sizes} = transform.iree.match.online_attention {handle}, {', '.join(types)},"
+        f" indexing_maps = [{', '.join(map(str, maps))}] : !transform.any_op -> !transform.param<i64>"
+    ]
+
+
+def _element_type(type_: mlir.Type) -> str:
+    return str(mlir.ShapedType(type_).element_type) if isinstance(type_, mlir.ShapedType) else str(type_)
 
 
 def attention_flops(roles: Mapping[str, Sequence[int]], sizes: Sequence[int]) -> int:
