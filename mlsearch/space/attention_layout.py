@@ -13,7 +13,7 @@ from mlsearch.candidate import KnobValue
 from mlsearch.cuda.chips import WARP
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.template import Declarations
-from mlsearch.space.gpu_layout import GPU_PIPELINE, level_size, config_entries
+from mlsearch.space.gpu_layout import GPU_PIPELINE, config_entries, level_size
 from mlsearch.space.layout import MATMULS, Layout, dictionary, lay_out, options_of, tile_size
 from mlsearch.workload import Loop, Tiling
 

@@ -150,23 +150,23 @@ func.func @f(%q: tensor<4x64x64xf32>, %k: tensor<4x64x64xf32>, %v: tensor<4x64x6
 
 
 def attention_op(inputs: str) -> str:
+    tensor = f"tensor<4x128x64x{inputs}>"
     return f"""
 #q = affine_map<(b, m, n, k, s) -> (b, m, k)>
 #k = affine_map<(b, m, n, k, s) -> (b, s, k)>
 #v = affine_map<(b, m, n, k, s) -> (b, s, n)>
 #scale = affine_map<(b, m, n, k, s) -> ()>
 #o = affine_map<(b, m, n, k, s) -> (b, m, n)>
-func.func @f(%q: tensor<4x128x64x{inputs}>, %k: tensor<4x128x64x{inputs}>, %v: tensor<4x128x64x{inputs}>)
-    -> tensor<4x128x64x{inputs}> {{
+func.func @f(%q: {tensor}, %k: {tensor}, %v: {tensor}) -> {tensor} {{
   %scale = arith.constant 0.125 : {inputs}
-  %empty = tensor.empty() : tensor<4x128x64x{inputs}>
+  %empty = tensor.empty() : {tensor}
   %r = iree_linalg_ext.attention <{{indexing_maps = [#q, #k, #v, #scale, #o]}}>
-      ins(%q, %k, %v, %scale : tensor<4x128x64x{inputs}>, tensor<4x128x64x{inputs}>, tensor<4x128x64x{inputs}>, {inputs})
-      outs(%empty : tensor<4x128x64x{inputs}>) {{
+      ins(%q, %k, %v, %scale : {tensor}, {tensor}, {tensor}, {inputs})
+      outs(%empty : {tensor}) {{
   ^bb0(%score: f32):
     iree_linalg_ext.yield %score : f32
-  }} -> tensor<4x128x64x{inputs}>
-  return %r : tensor<4x128x64x{inputs}>
+  }} -> {tensor}
+  return %r : {tensor}
 }}
 """
 
