@@ -204,13 +204,11 @@ def _dims_of(expression: mlir.AffineExpr) -> set[int]:
 
 
 def _pick_root(nests: list[_LoopNest]) -> int:
-    """The op that decides the distribution: IREE takes an attention, else the last one that reduces, else the last
-    one."""
+    """The op that decides the distribution: IREE takes the last one that reduces, else the last one."""
     order = range(len(nests) - 1, -1, -1)
-    attending = [i for i in order if is_attention(nests[i].op)]
     reducing = [i for i in order if nests[i].has_reduction]
     computing = [i for i in order if nests[i].op.name != "linalg.fill"]
-    return (attending or reducing or computing or list(order))[0]
+    return (reducing or computing or list(order))[0]
 
 
 def _share_loops(nests: list[_LoopNest], root: int) -> list[list[int | None]]:
