@@ -9,6 +9,9 @@ from typing import Literal
 
 LoopKind = Literal["parallel", "reduction"]
 
+ATTENTION = "attention"
+"""The op kind of attention as one op: two matmuls around a softmax."""
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -19,8 +22,9 @@ class Loop:
     kind: LoopKind
     role: str
     """What templates call this loop. Contractions: `b`, `m`, `n`, `k` (batch; left, right, reduced). Other ops:
-    `p` innermost parallel, `r` innermost reduction. Outer loops of the same role get a number: `m1` is the loop
-    around `m`, `p2` is around `p1`."""
+    `p` innermost parallel, `r` innermost reduction. Attention: `b`, `m`, `n` as in its second matmul, `k` (reduced in
+    the first), `s` (positions of keys and values). Outer loops of the same role get a number: `m1` is the loop around
+    `m`, `p2` is around `p1`."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class Workload:
     key: str
     """Content hash of the dispatch's IR, 16 hex digits, without names."""
     op_kind: str
-    """`matmul`, `batch_matmul`, `matvec`, `vecmat`, `contraction`, `conv`, `reduction`, `elementwise`, ..."""
+    """`matmul`, `batch_matmul`, `matvec`, `vecmat`, `contraction`, `conv`, `attention`, `reduction`, `elementwise`,
+    ..."""
     loops: tuple[Loop, ...]
     operands: tuple[Operand, ...]
     fused: tuple[str, ...]
@@ -58,7 +63,10 @@ class Workload:
 
     @property
     def reduction_length(self) -> int:
-        return prod(loop.size for loop in self.loops if loop.kind == "reduction")
+        """How many terms there are in the sum behind an element of the output."""
+        lengths = [loop.size for loop in self.loops if loop.kind == "reduction"]
+        # The two sums of an attention follow one another, so their errors add up, where nested ones are one long sum.
+        return sum(lengths) if self.op_kind == ATTENTION else prod(lengths)
 
     @property
     def label(self) -> str:

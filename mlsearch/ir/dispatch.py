@@ -16,8 +16,9 @@ from iree.compiler import ir as mlir
 from iree.compiler.dialects import linalg
 
 from mlsearch.candidate import digest
+from mlsearch.ir.attention import attention_flops, attention_maps, attention_roles, is_attention
 from mlsearch.ir.module import Module, Operation, new_context, parse, print_local, walk
-from mlsearch.workload import Loop, LoopKind, Operand, Workload, element_bytes
+from mlsearch.workload import ATTENTION, Loop, LoopKind, Operand, Workload, element_bytes
 
 _COMPUTE_PREFIXES = ("linalg.", "iree_linalg_ext.")
 _LOADS = ("iree_tensor_ext.dispatch.tensor.load", "iree_codegen.load_from_buffer")
@@ -167,8 +168,16 @@ class _LoopNest:
     def has_reduction(self) -> bool:
         return "reduction" in self.kinds
 
+    @property
+    def attention_roles(self) -> dict[str, list[int]]:
+        """Of an attention op: the loops of each role."""
+        query, key, value = self.touched[:3]
+        return attention_roles(query, key, value, self.touched[self.inputs])
+
 
 def _indexing_maps(op: Operation) -> list[mlir.AffineMap]:
+    if is_attention(op):
+        return attention_maps(op)
     try:
         maps = linalg.get_indexing_maps(op)
     except (mlir.MLIRError, ValueError, TypeError, RuntimeError):
@@ -277,6 +286,8 @@ def _workload(nests: list[_LoopNest], root: int, operations: list[Operation]) ->
 
 def _kind_and_roles(nest: _LoopNest) -> tuple[str, list[str]]:
     operation = nest.op
+    if is_attention(operation):
+        return ATTENTION, _numbered(nest.attention_roles, len(nest.sizes))
     if linalg.isa_contraction_op(operation):
         dims = linalg.infer_contraction_dimensions(operation)
         groups = {"b": list(dims.batch), "m": list(dims.m), "n": list(dims.n), "k": list(dims.k)}
@@ -329,6 +340,8 @@ def _flat(block: mlir.Block) -> list[Operation]:
 
 def _flops(nest: _LoopNest) -> int:
     """Scalar arithmetic of all iterations; conversions between types are free."""
+    if is_attention(nest.op):
+        return attention_flops(nest.attention_roles, [size or 0 for size in nest.sizes])
     free = ("arith.ext", "arith.trunc", "arith.sitofp", "arith.uitofp", "arith.index_cast", "arith.bitcast")
     count = sum(1 for name in _scalar_ops(nest.op) if not name.startswith(free))
     return count * prod(size or 0 for size in nest.sizes)

@@ -16,6 +16,7 @@ from functools import lru_cache
 from iree.compiler import ir as mlir
 
 from mlsearch.errors import SpecError
+from mlsearch.ir.attention import map_checks
 from mlsearch.ir.dispatch import DispatchView, body_operations
 from mlsearch.ir.module import (
     IrError,
@@ -138,7 +139,7 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
         if not _captures(op):
             continue
         handle = walk_to(op)
-        steps += [*walk_to.take_steps(), *_type_checks(handle, op)]
+        steps += [*walk_to.take_steps(), *_type_checks(handle, op), *map_checks(handle, op)]
         heads += [value.owner for value in op.operands if _is_closed_result(value, operations)]
     for head in dict.fromkeys(heads):
         handle = walk_to(head)

@@ -15,7 +15,8 @@ what a search must know, in the compiler's own language:
 
 and these discardable attributes say where a bound value goes:
 
-    {mlsearch.bind = "lowering_config" | "translation_info" | "pipeline" | "done"}   on `transform.param.constant`
+    {mlsearch.bind = "lowering_config" | "decomposition_config" | "translation_info" | "pipeline" | "done"}
+                                            on `transform.param.constant`
     {mlsearch.knob = "name"}                on `transform.param.constant` of an integer, or on
                                             `transform.memref.multibuffer` for its factor
     {mlsearch.bind = "every_op"}            on a sequence that gives each op of a function its lowering config
@@ -45,6 +46,7 @@ from mlsearch.ir.module import (
     parse,
     print_local,
     python_value,
+    string_literal,
     symbol_name,
     symbol_ref,
     top_level,
@@ -176,12 +178,12 @@ def bind_schedule(
     entry: str,
     bound: Mapping[str, str],
     knobs: Mapping[str, KnobValue],
-    every_op: Sequence[str] = (),
+    every_op: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The template's sequences for one entry of a library: `@schedule_<entry>` and what it refers to.
 
-    `bound` has the text of the attributes that replace the ones marked with `mlsearch.bind`; `every_op` the lowering
-    config of each structured op of the function, in order, an empty text for none.
+    `bound` has the text of the attributes that replace the ones marked with `mlsearch.bind`; `every_op` the name and
+    the lowering config of each structured op of the function, in order, an empty text for none.
     """
     module = parse(text, _binding_context())
     helpers = {
@@ -211,15 +213,16 @@ def _binding_context() -> mlir.Context:
     return new_context()
 
 
-def _every_op_sequence(name: str, configs: Sequence[str]) -> str:
-    """A sequence that gives the function's structured ops these lowering configs."""
-    any_op, count = "!transform.any_op", len(configs)
+def _every_op_sequence(name: str, ops: Sequence[tuple[str, str]]) -> str:
+    """A sequence that gives the function's structured ops, known by their names, these lowering configs."""
+    any_op, count = "!transform.any_op", len(ops)
+    names = ", ".join(string_literal(op) for op in dict.fromkeys(op for op, _ in ops))
     lines = [
         f"transform.named_sequence {symbol_ref(name)}(%function: {any_op} {{transform.readonly}}) {{",
-        f"  %ops = transform.structured.match interface{{LinalgOp}} in %function : ({any_op}) -> {any_op}",
+        f"  %ops = transform.structured.match ops{{[{names}]}} in %function : ({any_op}) -> {any_op}",
         f"  %op:{count} = transform.split_handle %ops : ({any_op}) -> ({', '.join([any_op] * count)})",
     ]
-    for index, config in enumerate(configs):
+    for index, (_, config) in enumerate(ops):
         if config:
             lines += [
                 f"  %config{index} = transform.param.constant {config} -> !transform.any_param",
@@ -262,7 +265,7 @@ def _rename_references(op: Operation, names: set[str], entry: str) -> None:
             op.attributes[attribute] = mlir.FlatSymbolRefAttr.get(f"{reference.value}_{entry}", op.context)
 
 
-_PLACES = ("lowering_config", "translation_info", "pipeline", "done", "every_op")
+_PLACES = ("lowering_config", "decomposition_config", "translation_info", "pipeline", "done", "every_op")
 
 
 def check_places(text: str, where: str) -> None:

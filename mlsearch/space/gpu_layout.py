@@ -44,13 +44,13 @@ def lay_out_gpu(declarations: Declarations, view: DispatchView, knobs: Mapping[s
     loops = view.workload.loops
     distributes = "VectorDistribute" in declarations.pipeline
     levels = [
-        (level, tuple(_size(level, loop, declarations.knob_tree[level], knobs, distributes) for loop in loops))
+        (level, tuple(level_size(level, loop, declarations.knob_tree[level], knobs, distributes) for loop in loops))
         for level in GPU_LEVELS
         if level in declarations.knob_tree
     ]
     sizes = dict(levels)
     options = options_of(declarations, knobs)
-    extras = _extras(declarations, knobs)
+    extras = config_entries(declarations, knobs)
     if distributes:
         threads = prod(sizes.get("subgroup", (1,))) * prod(sizes.get("lane", (1,)))
         root = _distributed(view.compute_ops[view.root], sizes, loops, extras, is_root=True)
@@ -110,7 +110,8 @@ def _step(sizes: Mapping[str, tuple[int, ...]], loops: Sequence[Loop]) -> tuple[
     return next((sizes[level] for level in _REDUCTION_LEVELS if level in sizes), (0,) * len(loops))
 
 
-def _size(level: str, loop: Loop, tree: object, knobs: Mapping[str, KnobValue], distributes: bool) -> int:
+def level_size(level: str, loop: Loop, tree: object, knobs: Mapping[str, KnobValue], distributes: bool) -> int:
+    """Size of a loop at a level of the `knobs` dictionary; `distributes`: for VectorDistribute."""
     assert isinstance(tree, dict)
     if level == "warps" or (distributes and level in _BASIS_LEVELS):
         return tile_size(tree[loop.role], knobs) if loop.role in tree else 1
@@ -161,7 +162,8 @@ def _distributed(
     return f"#iree_gpu.lowering_config<{dictionary(entries | dict(extras))}>"
 
 
-def _extras(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> dict[str, str]:
+def config_entries(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> dict[str, str]:
+    """Entries of the lowering config that are no tile sizes."""
     tree = declarations.knob_tree.get(EXTRAS, {})
     assert isinstance(tree, dict)
     found = {

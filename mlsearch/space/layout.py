@@ -22,6 +22,9 @@ LEVELS = (
 )
 """IREE's CPU tiling levels, outermost first."""
 
+MATMULS = ("scores", "values")
+"""In place of a level, for a strategy on attention: the tiles of its two matmuls."""
+
 _REDUCTION_LEVELS = ("cache_reduction", "vector_reduction")
 
 # A loop that the template does not name is cut to single iterations at these levels, and not at all at the others.
@@ -48,6 +51,8 @@ class Layout:
     """Entries of the translation info as a dictionary attribute, or an empty text."""
     launch: str = ""
     """On a GPU the translation info's workgroup and subgroup sizes."""
+    decomposition: str = ""
+    """Of an attention op: its `decomposition_config`."""
 
 
 def check_layout(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> None:
@@ -57,7 +62,7 @@ def check_layout(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> 
             raise TemplateError(f"knobs: '{level}' must be a dictionary, not {tree}")
         if level not in (*LEVELS, OPTIONS) and not declarations.is_strategy:
             raise TemplateError(f"knobs: '{level}' is no tiling level; known: {', '.join((*LEVELS, OPTIONS))}")
-        if level not in LEVELS:
+        if level not in (*LEVELS, *MATMULS):
             continue
         for role, leaf in tree.items():
             if role == _ORDER:

@@ -13,12 +13,13 @@ from mlsearch.ir import template as ir_template
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText, entry_text
 from mlsearch.ir.template import Declarations, KnobLeaf
+from mlsearch.space.attention_layout import lay_out_attention
 from mlsearch.space.constraints import evaluate
 from mlsearch.space.gpu_layout import GPU_PIPELINE, check_gpu_levels, lay_out_gpu
 from mlsearch.space.knobs import Knob
 from mlsearch.space.layout import Layout, check_layout, lay_out, pipeline_of
 from mlsearch.target import Target
-from mlsearch.workload import Tiling
+from mlsearch.workload import ATTENTION, Tiling
 
 PREPROCESSING = "preprocessing"
 """Folder of variants of the payload below a folder of templates, see `mlsearch.variant`."""
@@ -99,7 +100,11 @@ class Template:
         pipeline = pipeline_of(self.declarations, knobs)
         translation = f"#iree_codegen.translation_info<pipeline = {pipeline}{layout.launch}{options}>"
         if not self.declarations.is_strategy:
-            bound = {"lowering_config": layout.root_config, "translation_info": translation}
+            bound = {
+                "lowering_config": layout.root_config,
+                "decomposition_config": layout.decomposition,
+                "translation_info": translation,
+            }
             schedule = ir_template.bind_schedule(self.text, name, bound, knobs)
             return entry_text(name, view, schedule, layout.companion_configs, False)
         assert late_view is not None, "a strategy is offered only where the late view can be read"
@@ -107,6 +112,7 @@ class Template:
         configs = {late_view.root: late.root_config, **late.companion_configs}
         bound = {
             "lowering_config": late.root_config,
+            "decomposition_config": late.decomposition,
             "pipeline": translation,
             "done": f"#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline{layout.launch}>",
             "translation_info": (
@@ -114,7 +120,7 @@ class Template:
                 f" codegen_spec = {ir_template.strategy_name(name)}>"
             ),
         }
-        every_op = [configs.get(index, "") for index in range(len(late_view.compute_ops))]
+        every_op = [(op.name, configs.get(index, "")) for index, op in enumerate(late_view.compute_ops)]
         schedule = ir_template.bind_schedule(self.text, name, bound, knobs, every_op)
         return entry_text(name, view, schedule, {}, True)
 
@@ -124,6 +130,8 @@ class Template:
 
     def layout(self, view: DispatchView, knobs: Mapping[str, KnobValue], lanes: int) -> Layout:
         """An assignment on the dispatch, in the terms of the template's pipeline."""
+        if view.workload.op_kind == ATTENTION:
+            return lay_out_attention(self.declarations, view, knobs, lanes)
         if self.is_for_gpu:
             return lay_out_gpu(self.declarations, view, knobs)
         return lay_out(self.declarations, view, knobs, lanes)

@@ -148,6 +148,29 @@ func.func @f(%q: tensor<4x64x64xf32>, %k: tensor<4x64x64xf32>, %v: tensor<4x64x6
 }
 """
 
+
+def attention_op(inputs: str) -> str:
+    tensor = f"tensor<4x128x64x{inputs}>"
+    return f"""
+#q = affine_map<(b, m, n, k, s) -> (b, m, k)>
+#k = affine_map<(b, m, n, k, s) -> (b, s, k)>
+#v = affine_map<(b, m, n, k, s) -> (b, s, n)>
+#scale = affine_map<(b, m, n, k, s) -> ()>
+#o = affine_map<(b, m, n, k, s) -> (b, m, n)>
+func.func @f(%q: {tensor}, %k: {tensor}, %v: {tensor}) -> {tensor} {{
+  %scale = arith.constant 0.125 : {inputs}
+  %empty = tensor.empty() : {tensor}
+  %r = iree_linalg_ext.attention <{{indexing_maps = [#q, #k, #v, #scale, #o]}}>
+      ins(%q, %k, %v, %scale : {tensor}, {tensor}, {tensor}, {inputs})
+      outs(%empty : {tensor}) {{
+  ^bb0(%score: f32):
+    iree_linalg_ext.yield %score : f32
+  }} -> {tensor}
+  return %r : {tensor}
+}}
+"""
+
+
 OPS = {
     "matmul f16": contraction("f16", 128, 128, 128),
     "matmul bf16": contraction("bf16", 128, 128, 128),
@@ -160,12 +183,14 @@ OPS = {
     "softmax": SOFTMAX,
     "RMSNorm": RMSNORM,
     "attention": ATTENTION,
+    "attention op f16": attention_op("f16"),
+    "attention op bf16": attention_op("bf16"),
 }
 EMITTED = ("matmul f16", "matmul bf16", "odd matmul f16", "matmul bias GELU f16", "conv2d f16")
 """IREE emits a space; for a contraction with a batch loop it fails to, and the templates step in."""
 PIPELINED = ("matmul f16", "matmul bf16", "batch matmul f16", "matmul bias GELU f16")
 """All loops are multiples of a matrix instruction's."""
-WITH_MATRIX_INSTRUCTIONS = ("cuda/emitted_", "cuda/contraction_mma")
+WITH_MATRIX_INSTRUCTIONS = ("cuda/emitted_", "cuda/contraction_mma", "cuda/attention_")
 CANDIDATES = 3
 
 
@@ -247,3 +272,26 @@ def test_the_strategy_compiles_to_the_code_that_it_promises(stages: int, builder
     assert counts.global_loads == 0
     assert f"cp.async.wait_group {stages - 1}" in re.sub(r"\s+", " ", kernel.ptx)
     assert kernel.shared_bytes == stages * (128 + 128) * 32 * 2
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_irees_own_choice_for_attention_is_in_the_space(
+    architecture: str, builder: LocalBuilder, tmp_path: Path
+) -> None:
+    target = resolve(f"cuda:{architecture}", 1)
+    module = tmp_path / "payload.mlir"
+    module.write_text(attention_op("f16"))
+    [task] = cut(load_payload(module, target, tmp_path), target, tmp_path)
+    space = space_of(task, templates_for(target, None), target)
+    assert isinstance(space, Space) and task.module is not None
+    wanted = {"subgroup_m": 1, "warps_m": 4, "subgroup_n": 4, "warps_n": 1, "step_s": 4}
+    own = next(each for each in space if each.knobs | wanted == each.knobs)
+    untuned = BuildRequest("untuned", task.module, None, (), target.compile_flags, 60.0)
+    ptx = []
+    for request in (untuned, *requests(task, space, target, {f"own-{architecture}": own})):
+        [(_, outcome)] = builder.build([request])
+        assert isinstance(outcome, Built), outcome
+        [kernel] = read_kernels(outcome.artifact.read_bytes())
+        ptx.append(kernel.ptx)
+    assert count(ptx[0]).mma > 0
+    assert ptx[0] == ptx[1]

@@ -153,3 +153,63 @@ def elementwise(shape: str = "1024", body: str = "%y = math.exp %x0 : f32", *, n
         ),
     ]
     return function_text({"%a": tensor}, "\n".join(steps), {"%r": tensor}, name=name)
+
+
+ATTENTION_DOMAIN = "b, m, n, k, s"
+
+
+def attention(
+    heads: int = 4,
+    queries: int = 32,
+    keys: int = 48,
+    depth: int = 16,
+    columns: int = 24,
+    *,
+    types: str = "f32",
+    domain: str = ATTENTION_DOMAIN,
+    mask: bool = False,
+    scale: str = "0.125",
+    score: str = "",
+) -> str:
+    """Attention as IREE prepares it: fills, the op itself, the division by the sum.
+
+    `domain` names the loops in the op's own order; a second batch loop is called `a`. `score` turns %x into %y in the
+    op's body.
+    """
+    batch = ["a", "b"] if "a" in domain.split(", ") else ["b"]
+    sizes = {"a": 2, "b": heads, "m": queries, "n": columns, "k": depth, "s": keys}
+
+    def tensor(loops: str, element: str) -> str:
+        return f"tensor<{'x'.join(str(sizes[loop]) for loop in [*batch, *loops])}x{element}>"
+
+    def map_of(loops: str | None) -> str:
+        return f"affine_map<({domain}) -> ({', '.join([*batch, *loops]) if loops is not None else ''})>"
+
+    inputs = {"%q": tensor("mk", types), "%k": tensor("sk", types), "%v": tensor("sn", types)}
+    masks = {"%mask": tensor("ms", types)} if mask else {}
+    acc, row, out = tensor("mn", "f32"), tensor("m", "f32"), tensor("mn", types)
+    maps = [map_of(loops) for loops in ("mk", "sk", "sn", None, *(["ms"] if mask else []), "mn", "m", "m")]
+    across = ", ".join(f"d{i}" for i in range(len(batch) + 2))
+    along = ", ".join(f"d{i}" for i in range(len(batch) + 1))
+    narrowed = "" if types == "f32" else f"%t = arith.truncf %p : f32 to {types}\n"
+    steps = [
+        f"%scale = arith.constant {scale} : {types}",
+        filled(acc, "%zeros"),
+        filled(row, "%lowest", "-3.40282347E+38 : f32"),
+        filled(row, "%nothing"),
+        f"%att:3 = iree_linalg_ext.online_attention <indexing_maps = [{', '.join(maps)}]>"
+        f" ins({', '.join([*inputs, '%scale', *masks])} : {', '.join([*inputs.values(), types, *masks.values()])})"
+        f" outs(%zeros, %lowest, %nothing : {acc}, {row}, {row}) {{\n"
+        f"^bb0(%x: f32):\n{score}\niree_linalg_ext.yield {'%y' if score else '%x'} : f32\n}} -> {acc}, {row}, {row}",
+        f"%e = tensor.empty() : {out}",
+        generic(
+            "%r",
+            {"%att#2": row, "%att#0": acc},
+            ("%e", out),
+            [f"({across}) -> ({along})", f"({across}) -> ({across})", f"({across}) -> ({across})"],
+            "p" * (len(batch) + 2),
+            f"%one = arith.constant 1.0 : f32\n%d = arith.divf %one, %x0 : f32\n%p = arith.mulf %d, %x1 : f32\n"
+            f"{narrowed}linalg.yield {'%t' if narrowed else '%p'} : {types}",
+        ),
+    ]
+    return function_text({**inputs, **masks}, "\n".join(steps), {"%r": out})

@@ -107,7 +107,7 @@ def test_the_template_format_explains_every_dim_that_is_no_loop() -> None:
     facts = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", TEMPLATES, re.MULTILINE)
     named = set(re.findall(r"`(\w+)`", " ".join(facts)))
     for template in load_templates(built_in_folder(), "cpu"):
-        dims = {name for name in template.declarations.dims if not re.fullmatch(r"[bmnkofdpr]\d*", name)}
+        dims = {name for name in template.declarations.dims if not re.fullmatch(r"[bmnkofdprs]\d*", name)}
         assert dims <= named
 
 

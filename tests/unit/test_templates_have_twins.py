@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from iree.compiler import ir as mlir
-from spec_time_functions import elementwise, filled, function_text, matmul, read, softmax
+from spec_time_functions import attention, elementwise, filled, function_text, matmul, read, softmax
 
 from mlsearch.errors import KnobError
 from mlsearch.ir.dispatch import DispatchView
@@ -112,6 +112,9 @@ def convolution(dims: dict[str, int]) -> str:
 def example(template: Template) -> DispatchView:
     """A dispatch with the template's own example dims."""
     dims = template.declarations.dims
+    if "s" in dims:
+        types = "f16" if template.is_for_gpu else "f32"
+        return read(attention(12, dims["m"], dims["s"], dims["k"], dims["n"], types=types))
     if "r" in dims:
         return read(softmax(dims.get("p", 1024), dims["r"]))
     if "k" in dims and "o" in dims:
@@ -143,6 +146,8 @@ def test_the_file_shows_what_its_defaults_bind_to(path: Path) -> None:
     for config in shown(template.text, "lowering_config"):
         # A level that the dispatch does not use may still be shown for readers of the file.
         assert levels(config) >= levels(canonical(layout.root_config))
+    for config in shown(template.text, "decomposition_config"):
+        assert config == canonical(layout.decomposition)
     launch = layout.launch + (f", {layout.options}" if layout.options else "")
     translation = canonical(f"#iree_codegen.translation_info<pipeline = {template.declarations.pipeline}{launch}>")
     place = "pipeline" if template.declarations.is_strategy else "translation_info"
