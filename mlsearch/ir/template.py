@@ -243,7 +243,7 @@ def _every_reduction_sequence(name: str, configs: Sequence[str], reductions: Map
     By then passes have run, and handles to the ops are gone: an op is found again by its lowering config.
     """
     any_op = "!transform.any_op"
-    sizes_by_config = {configs[index]: list(sizes) for index, sizes in reductions.items() if configs[index]}
+    sizes_by_config = {configs[index]: list(sizes) for index, sizes in sorted(reductions.items()) if configs[index]}
     lines = [f"transform.named_sequence {symbol_ref(name)}(%function: {any_op} {{transform.readonly}}) {{"]
     for index, (config, sizes) in enumerate(sizes_by_config.items()):
         lines += [
