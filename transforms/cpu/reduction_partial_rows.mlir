@@ -44,11 +44,12 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
       },
       mlsearch.defaults = {tile_p = 4, tile_r = 32, tile_in = 32, dist_p = 16},
       mlsearch.priors = [
+        {tile_p = 4, tile_r = 32, tile_in = 32, dist_p = 0},
         {tile_p = 2, tile_r = 128, tile_in = 64, dist_p = 16},
-        {tile_p = 4, tile_r = 32, tile_in = 32, dist_p = 16},
-        {tile_p = 1, tile_r = 64, tile_in = 64, dist_p = 64},
+        {tile_p = 1, tile_r = 64, tile_in = 64, dist_p = 0},
         {tile_p = 1, tile_r = 256, tile_in = 128, dist_p = 64},
-        {tile_p = 2, tile_r = 64, tile_in = 64, dist_p = 0}
+        {tile_p = 2, tile_r = 64, tile_in = 64, dist_p = 0},
+        {tile_p = 2, tile_r = 128, tile_in = 64, dist_p = 0}
       ]
     } {
   ^bb0(%size_p: !smt.int, %size_r: !smt.int, %size_inner: !smt.int, %contiguous: !smt.int, %lane_count: !smt.int,
