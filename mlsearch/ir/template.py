@@ -20,6 +20,8 @@ and these discardable attributes say where a bound value goes:
     {mlsearch.knob = "name"}                on `transform.param.constant` of an integer, or on
                                             `transform.memref.multibuffer` for its factor
     {mlsearch.bind = "every_op"}            on a sequence that gives each op of a function its lowering config
+    {mlsearch.bind = "every_reduction"}     on a sequence that cuts each reduction of a function, at its
+                                            `vector_reduction` sizes, into partial ones
 
 A template with the module attribute `mlsearch.strategy` replaces IREE's lowering by its sequence `@strategy`, which
 runs after IREE has prepared the dispatch; one with `mlsearch.fallback` is used only where no other template applies.
@@ -57,6 +59,8 @@ BIND = "mlsearch.bind"
 KNOB = "mlsearch.knob"
 OPTIONS = "options"
 """Entry of the `knobs` dictionary that goes to the translation info."""
+_EVERY_OP = "every_op"
+_EVERY_REDUCTION = "every_reduction"
 _MULTIBUFFER = "transform.memref.multibuffer"
 _CONSTRAINTS = "iree_codegen.smt.constraints"
 _SCHEDULE = "schedule"
@@ -179,11 +183,13 @@ def bind_schedule(
     bound: Mapping[str, str],
     knobs: Mapping[str, KnobValue],
     every_op: Sequence[tuple[str, str]] = (),
+    reductions: Mapping[int, Sequence[int]] | None = None,
 ) -> str:
     """The template's sequences for one entry of a library: `@schedule_<entry>` and what it refers to.
 
     `bound` has the text of the attributes that replace the ones marked with `mlsearch.bind`; `every_op` the name and
-    the lowering config of each structured op of the function, in order, an empty text for none.
+    the lowering config of each structured op of the function, in order, an empty text for none; `reductions` the tile
+    sizes of those that reduce, by index into `every_op`.
     """
     module = parse(text, _binding_context())
     helpers = {
@@ -200,7 +206,10 @@ def bind_schedule(
             _rename_references(nested, helpers, entry)
         name = f"{symbol_name(op)}_{entry}"
         if BIND in op.attributes:
-            texts.append(_every_op_sequence(name, every_op))
+            if str(mlir.StringAttr(op.attributes[BIND]).value) == _EVERY_OP:
+                texts.append(_every_op_sequence(name, every_op))
+            else:
+                texts.append(_every_reduction_sequence(name, [config for _, config in every_op], reductions or {}))
             continue
         op.attributes["sym_name"] = mlir.StringAttr.get(name, module.context)
         texts.append(print_local(op))
@@ -228,6 +237,27 @@ def _every_op_sequence(name: str, ops: Sequence[tuple[str, str]]) -> str:
                 f"  %config{index} = transform.param.constant {config} -> !transform.any_param",
                 f'  transform.annotate %op#{index} "lowering_config" = %config{index} : {any_op}, !transform.any_param',
             ]
+    return "\n".join([*lines, "  transform.yield", "}"])
+
+
+def _every_reduction_sequence(name: str, configs: Sequence[str], reductions: Mapping[int, Sequence[int]]) -> str:
+    """A sequence that cuts the function's reductions into loops over partial results.
+
+    By then passes have run, and handles to the ops are gone: an op is found again by its lowering config.
+    """
+    any_op = "!transform.any_op"
+    sizes_by_config = {configs[index]: list(sizes) for index, sizes in sorted(reductions.items()) if configs[index]}
+    lines = [f"transform.named_sequence {symbol_ref(name)}(%function: {any_op} {{transform.readonly}}) {{"]
+    for index, (config, sizes) in enumerate(sizes_by_config.items()):
+        lines += [
+            f"  %ops{index} = transform.structured.match attributes {{lowering_config = {config}}} in %function"
+            f" : ({any_op}) -> {any_op}",
+            f"  transform.foreach %ops{index} : {any_op} {{",
+            f"  ^bb0(%op: {any_op}):",
+            f"    %parts:4 = transform.structured.tile_reduction_using_for %op by tile_sizes = {sizes}"
+            f" : ({any_op}) -> ({', '.join([any_op] * 4)})",
+            "  }",
+        ]
     return "\n".join([*lines, "  transform.yield", "}"])
 
 
@@ -265,7 +295,15 @@ def _rename_references(op: Operation, names: set[str], entry: str) -> None:
             op.attributes[attribute] = mlir.FlatSymbolRefAttr.get(f"{reference.value}_{entry}", op.context)
 
 
-_PLACES = ("lowering_config", "decomposition_config", "translation_info", "pipeline", "done", "every_op")
+_PLACES = (
+    "lowering_config",
+    "decomposition_config",
+    "translation_info",
+    "pipeline",
+    "done",
+    _EVERY_OP,
+    _EVERY_REDUCTION,
+)
 
 
 def check_places(text: str, where: str) -> None:
@@ -278,7 +316,7 @@ def check_places(text: str, where: str) -> None:
         if place not in _PLACES:
             raise TemplateError(f"template {where}: mlsearch.bind = '{place}' is not one of {', '.join(_PLACES)}")
     marked_knobs = any(KNOB in op.attributes for op in walk(module.operation))
-    if not marked_knobs and not {"lowering_config", "every_op"} & set(found):
+    if not marked_knobs and not {"lowering_config", _EVERY_OP} & set(found):
         raise TemplateError(
             f"template {where}: nothing takes its knobs; mark an attribute with mlsearch.bind = 'lowering_config' or"
             " 'every_op', or a constant with mlsearch.knob"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from mlsearch.candidate import KnobValue
@@ -26,6 +26,7 @@ MATMULS = ("scores", "values")
 """In place of a level, for a strategy on attention: the tiles of its two matmuls."""
 
 _REDUCTION_LEVELS = ("cache_reduction", "vector_reduction")
+_PARTIAL_LEVEL = "vector_reduction"
 
 # A loop that the template does not name is cut to single iterations at these levels, and not at all at the others.
 _UNIT_LEVELS = {
@@ -49,6 +50,8 @@ class Layout:
     """The same for other ops, by index into the dispatch's compute ops."""
     options: str
     """Entries of the translation info as a dictionary attribute, or an empty text."""
+    reductions: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """`vector_reduction` sizes of the ops that reduce, root op included, by index into the compute ops."""
     launch: str = ""
     """On a GPU the translation info's workgroup and subgroup sizes."""
     decomposition: str = ""
@@ -97,16 +100,24 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
         ),
     )
     companions = {
-        index: config
+        index: _companion_levels(op, tiling, loops, lanes)
         for index, op in enumerate(view.compute_ops)
-        if index != view.root and (config := _companion_config(op, tiling, loops, lanes))
+        if index != view.root
     }
     root_levels = [
         (level, own)
         for level, sizes in tiling.levels
         if any(own := _of_kind(level, sizes, loops)) or level == "distribution"
     ]
-    return Layout(tiling, config_text(root_levels, orders), companions, dictionary(options))
+    reductions = {view.root: dict(root_levels).get(_PARTIAL_LEVEL)}
+    reductions |= {index: dict(own).get(_PARTIAL_LEVEL) for index, own in companions.items()}
+    return Layout(
+        tiling,
+        config_text(root_levels, orders),
+        {index: text for index, own in companions.items() if (text := config_text(own, {}))},
+        dictionary(options),
+        {index: sizes for index, sizes in reductions.items() if sizes},
+    )
 
 
 def _of_kind(level: str, sizes: tuple[int, ...], loops: Sequence[Loop]) -> tuple[int, ...]:
@@ -172,8 +183,10 @@ def pipeline_of(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> s
     return str(knobs[leaf.name]) if isinstance(leaf, KnobLeaf) else declarations.pipeline
 
 
-def _companion_config(op: ComputeOp, tiling: Tiling, loops: Sequence[Loop], lanes: int) -> str:
-    """Tile sizes that let this op be fused into the root op's tiles and be vectorized."""
+def _companion_levels(
+    op: ComputeOp, tiling: Tiling, loops: Sequence[Loop], lanes: int
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Tile sizes by level that let this op be fused into the root op's tiles and be vectorized."""
     levels = tiling.by_level
     zeros = (0,) * len(loops)
     common = levels.get("vector_common_parallel", zeros)
@@ -192,7 +205,7 @@ def _companion_config(op: ComputeOp, tiling: Tiling, loops: Sequence[Loop], lane
             size = inner[root_loop] if root_loop is not None else 0
             innermost = index == len(op.kinds) - 1
             own["vector_inner_parallel"][index] = size or (lanes if innermost else 1)
-    return config_text([(level, tuple(sizes)) for level, sizes in own.items() if any(sizes)], {})
+    return [(level, tuple(sizes)) for level, sizes in own.items() if any(sizes)]
 
 
 def config_text(levels: Sequence[tuple[str, tuple[int, ...]]], orders: Mapping[str, tuple[int, ...]]) -> str:

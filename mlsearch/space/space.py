@@ -18,7 +18,7 @@ from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
 from mlsearch.task import Task
-from mlsearch.workload import Tiling, element_bytes
+from mlsearch.workload import Tiling, Workload, element_bytes
 
 TEMPLATE_PARAMETER = "template"
 _TRIES_PER_NEIGHBOUR = 10
@@ -189,7 +189,8 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`, where a GPU's l1 is the
     shared memory of a block; `threads`; `mma_f16`, `mma_bf16`: 1 if a GPU's matrix instructions take the inputs' type,
     else 0; `emitted`: how many spaces the compiler itself emits; `inner`: size of the innermost loop that another op
-    runs in parallel where the root op reduces, or 1.
+    runs in parallel where the root op reduces, or 1; `rows_contiguous`: 1 if an input lies in memory along the root
+    op's innermost reduction loop, else 0.
     """
     workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]
@@ -212,7 +213,14 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
         "mma_bf16": int(types == {"bf16"} and "NV_MMA_SYNC_F32_16x8x16_BF16" in mma),
         "emitted": 0,
         "inner": _inner_size(view),
+        "rows_contiguous": int(_reduces_rows(workload)),
     }
+
+
+def _reduces_rows(workload: Workload) -> bool:
+    reduced = [index for index, loop in enumerate(workload.loops) if loop.kind == "reduction"]
+    inputs = [operand for operand in workload.operands if not operand.is_output]
+    return bool(reduced) and any(operand.loops[-1:] == (reduced[-1],) for operand in inputs)
 
 
 def _inner_size(view: DispatchView) -> int:

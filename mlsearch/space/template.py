@@ -121,7 +121,7 @@ class Template:
             ),
         }
         every_op = [(op.name, configs.get(index, "")) for index, op in enumerate(late_view.compute_ops)]
-        schedule = ir_template.bind_schedule(self.text, name, bound, knobs, every_op)
+        schedule = ir_template.bind_schedule(self.text, name, bound, knobs, every_op, late.reductions)
         return entry_text(name, view, schedule, {}, True)
 
     def tiling(self, view: DispatchView, knobs: dict[str, KnobValue], lanes: int) -> Tiling:

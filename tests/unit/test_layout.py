@@ -155,6 +155,14 @@ def test_the_ops_of_a_softmax_are_cut_along_its_rows_and_columns(tmp_path: Path)
     assert configs[4] == ("#iree_cpu.lowering_config<vector_common_parallel = [4, 0], vector_inner_parallel = [0, 16]>")
 
 
+def test_each_reduction_of_a_chain_is_told_with_its_tile_sizes(tmp_path: Path) -> None:
+    knobs = f"vector_common_parallel = {{p = {knob('rows')}}}, vector_reduction = {{r = {knob('step')}}}"
+    view = read(softmax(16, 32))
+    layout = laid_out(tmp_path, view, knobs, {"rows": 4, "step": 8})
+    assert view.root == 3
+    assert layout.reductions == {1: (0, 8), 3: (0, 8)}
+
+
 def test_an_op_without_loops_gets_no_config(tmp_path: Path) -> None:
     body = """
       %zero = arith.constant 0.0 : f32

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from small_templates import load, template_text
-from spec_time_functions import elementwise, matmul, read, softmax
+from spec_time_functions import elementwise, function_text, matmul, read, softmax
 
 from mlsearch.candidate import Candidate, KnobValue
 from mlsearch.errors import KnobError
 from mlsearch.space import template_space
 from mlsearch.space.constraints import evaluate
-from mlsearch.space.space import Space, build_space
+from mlsearch.space.space import Space, build_space, dims_and_facts
 from mlsearch.space.template import Template, built_in_folder, load_templates
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import resolve
@@ -259,3 +259,24 @@ def test_rows_are_thinned_before_a_wide_domain_is_joined(monkeypatch: pytest.Mon
     space = TemplateSpace(load(tmp_path, text), {"m": 8, "n": 8, "k": 8})
     assert space.size == pytest.approx(300 * 300 * 2, rel=0.01)
     assert max(joined) <= 1000
+
+
+@pytest.mark.parametrize(("transposed", "expected"), [(False, 1), (True, 0)])
+def test_a_reduction_along_rows_is_told_from_one_along_columns(transposed: bool, expected: int) -> None:
+    map_, shape = ("(i, j) -> (j, i)", "32x16") if transposed else ("(i, j) -> (i, j)", "16x32")
+    body = f"""
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<16xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16xf32>) -> tensor<16xf32>
+      %r = linalg.generic {{indexing_maps = [affine_map<{map_}>, affine_map<(i, j) -> (i)>],
+                            iterator_types = ["parallel", "reduction"]}}
+          ins(%a : tensor<{shape}xf32>) outs(%f : tensor<16xf32>) {{
+      ^bb0(%v: f32, %sum: f32):
+        %next = arith.addf %v, %sum : f32
+        linalg.yield %next : f32
+      }} -> tensor<16xf32>
+    """
+    view = read(function_text({"%a": f"tensor<{shape}xf32>"}, body, {"%r": "tensor<16xf32>"}))
+    assert dims_and_facts(view, resolve("llvm-cpu", 1))["rows_contiguous"] == expected
+    spaces = build_space(view, load_templates(built_in_folder(), "cpu"), resolve("llvm-cpu", 1), view)
+    assert ("cpu/reduction_partial_rows" in spaces.parts) == bool(expected)
