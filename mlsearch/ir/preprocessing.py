@@ -129,7 +129,7 @@ def _parsed(text: str, where: str) -> Module:
     try:
         return parse(text, new_context())
     except IrError as error:
-        raise TemplateError(f"{where} does not parse: {error}") from None
+        raise TemplateError(f"{where} is not a transform library that MLIR accepts: {error}") from None
 
 
 def _plain(module: Module, name: str, default: object) -> object:

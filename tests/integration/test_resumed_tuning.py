@@ -18,7 +18,7 @@ from mlsearch.records.store import Store
 from mlsearch.trial_attributes import CANDIDATE
 
 COMMAND = (
-    "tune", "payload.mlir", "--trials", "10", "--threads", "1", "--jobs", "1", "--surrogate", "off",
+    "tune", "payload.mlir", "--variants", "default", "--trials", "10", "--threads", "1", "--jobs", "1", "--surrogate", "off",
     "--store", "s.journal", "-o", "spec.mlir", "--json", "-",
 )  # fmt: skip
 
@@ -95,7 +95,7 @@ def test_a_terminated_run_leaves_no_temporary_folder(number: signal.Signals, tmp
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     process = subprocess.Popen(
-        [*MLSEARCH, "tune", "payload.mlir", "--trials", "500"],
+        [*MLSEARCH, "tune", "payload.mlir", "--variants", "default", "--trials", "500"],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(temporary)},
         stdout=subprocess.DEVNULL,

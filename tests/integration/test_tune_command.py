@@ -19,7 +19,20 @@ from mlsearch.records.store import Store
 from mlsearch.spec import LIBRARY_FLAG, TUNING_SPEC_FLAG
 from mlsearch.target import resolve
 
-TUNE = ("--trials", "6", "--threads", "1", "--jobs", "1", "--surrogate", "off", "--store", "store.journal")
+TUNE = (
+    "--variants",
+    "default",
+    "--trials",
+    "6",
+    "--threads",
+    "1",
+    "--jobs",
+    "1",
+    "--surrogate",
+    "off",
+    "--store",
+    "store.journal",
+)
 PROMISED = {
     "version", "target", "payload", "spec", "seed", "baseline_us", "tuned_us", "speedup", "speedup_ci95",
     "whole_payload", "tasks",

@@ -88,7 +88,7 @@ def test_flags_that_do_more_than_change_code_are_refused(flag: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("module {", "does not parse"),
+        ("module {", "is not a transform library"),
         ("module {}", "sets no mlsearch.flags and has no sequence @__transform_main"),
         ("module attributes {mlsearch.flags = 3 : i64} {}", "is not a list of strings"),
         (PACK.replace("m = [4, 8]", "m = []"), "list of integers"),
