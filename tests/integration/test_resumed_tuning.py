@@ -18,8 +18,8 @@ from mlsearch.records.store import Store
 from mlsearch.trial_attributes import CANDIDATE
 
 COMMAND = (
-    "tune", "payload.mlir", "--variants", "default", "--trials", "10", "--threads", "1", "--jobs", "1", "--surrogate", "off",
-    "--store", "s.journal", "-o", "spec.mlir", "--json", "-",
+    "tune", "payload.mlir", "--variants", "default", "--trials", "10", "--threads", "1", "--jobs", "1",
+    "--surrogate", "off", "--store", "s.journal", "-o", "spec.mlir", "--json", "-",
 )  # fmt: skip
 
 
