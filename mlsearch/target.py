@@ -70,8 +70,8 @@ def resolve(name: str, threads: int) -> Target:
     """The target called `name`: `llvm-cpu`, the host's CPU; `llvm-cpu:l2_bytes=1048576,...`, the same with other facts
     than the operating system tells; `cuda`, the host's GPU; `cuda:sm_90` or `cuda:h100`, a GPU anywhere.
 
-    Raises TargetError for another name, for a GPU that is not there, for a fact that is none, or for a thread count that
-    the host does not have.
+    Raises TargetError for another name, for a GPU that is not there, for a fact that is none, or for a thread count
+    that the host does not have.
     """
     backend, _, detail = name.partition(":")
     if backend == "cuda":
