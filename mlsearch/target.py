@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -67,20 +67,21 @@ def runtime_version() -> str:
 
 
 def resolve(name: str, threads: int) -> Target:
-    """The target called `name`: `llvm-cpu`, the host's CPU; `cuda`, the host's GPU; `cuda:sm_90` or `cuda:h100`, a GPU
-    anywhere.
+    """The target called `name`: `llvm-cpu`, the host's CPU; `llvm-cpu:l2_bytes=1048576,...`, the same with other facts
+    than the operating system tells; `cuda`, the host's GPU; `cuda:sm_90` or `cuda:h100`, a GPU anywhere.
 
-    Raises TargetError for another name, for a GPU that is not there, or for a thread count that the host does not have.
+    Raises TargetError for another name, for a GPU that is not there, for a fact that is none, or for a thread count
+    that the host does not have.
     """
     backend, _, detail = name.partition(":")
     if backend == "cuda":
         return cuda_target(find_chip(detail) if detail else this_machines_chip())
-    if name != "llvm-cpu":
+    if backend != "llvm-cpu":
         raise TargetError(
             f"unknown target '{name}'; known: llvm-cpu (this machine's CPU), cuda (this machine's GPU), cuda:NAME "
             "for a GPU by architecture or product, e.g. cuda:sm_90 or cuda:h100"
         )
-    hardware = host_hardware()
+    hardware = _with_facts(host_hardware(), name, detail)
     if not 1 <= threads <= hardware.cores:
         raise TargetError(f"--threads {threads}: this machine has {hardware.cores} core(s)")
     flags = (
@@ -89,6 +90,18 @@ def resolve(name: str, threads: int) -> Target:
         "--iree-llvmcpu-target-cpu=host",
     )
     return Target("llvm-cpu", hardware, flags, threads)
+
+
+def _with_facts(hardware: Hardware, name: str, detail: str) -> Hardware:
+    """`detail`: `FACT=NUMBER` separated by commas, in the terms of `Hardware`."""
+    known = [each.name for each in fields(Hardware) if each.name != "name"]
+    facts: dict[str, int] = {}
+    for part in detail.split(",") if detail else ():
+        fact, _, value = part.partition("=")
+        if fact not in known or not value.isascii() or not value.isdigit() or int(value) == 0:
+            raise TargetError(f"--target {name}: '{part}' is no fact; write FACT=NUMBER with one of {', '.join(known)}")
+        facts[fact] = int(value)
+    return replace(hardware, **facts)  # type: ignore[arg-type]
 
 
 def cuda_target(chip: Chip) -> Target:

@@ -68,7 +68,8 @@ target_option = click.option(
     default="llvm-cpu",
     show_default=True,
     metavar="TARGET",
-    help="Where the code is to run. llvm-cpu: the CPU of this machine; cuda: its GPU; cuda:sm_90, cuda:h100, ...: "
+    help="Where the code is to run. llvm-cpu: the CPU of this machine, llvm-cpu:l2_bytes=2097152 with another fact "
+    "than it tells; cuda: its GPU; cuda:sm_90, cuda:h100, ...: "
     "a GPU anywhere.",
 )
 threads_option = click.option(

@@ -105,6 +105,11 @@ class Contender:
         return max(1, sum(task.workload.reduction_length for task in self.tasks if task.workload is not None))
 
     @property
+    def can_search(self) -> bool:
+        """Some task of it can be tuned."""
+        return bool(self._prepared)
+
+    @property
     def searched_s(self) -> float:
         """Spent on the search of all tasks, earlier runs included."""
         return sum(each.result.searched_s for each in self._tuned.values())

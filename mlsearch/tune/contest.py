@@ -14,7 +14,7 @@ from pathlib import Path
 from mlsearch.errors import MlsearchError, RunnerError
 from mlsearch.events import Step, VariantDone, Warn
 from mlsearch.statistics import paired_speedup
-from mlsearch.summary import Speedup, VariantSummary
+from mlsearch.summary import SAME_CODE_SPREAD, Speedup, VariantSummary
 from mlsearch.tune.contender import Contender
 from mlsearch.tune.options import BUDGETS
 from mlsearch.tune.trials import Limits
@@ -27,8 +27,7 @@ SHORT_TRIALS = BUDGETS["quick"]
 _SHORT_SHARE = 0.4
 """Of a time budget, for all short searches together."""
 _NEAR = 0.8
-"""Where another variant leads after the short search, the default goes on beside it if it has so much of the
-speedup: specs for the payload as it is are simpler to use."""
+"""Beside the fastest, a variant may go on after the short search if it has so much of its speedup."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +132,8 @@ class Contest:
                 contender.interrupted = True
         if not standing:
             return [self._default]
-        standing.sort(key=lambda pair: -pair[0])
-        best = standing[0][0]
-        leaders = [
-            contender
-            for place, (speedup, contender) in enumerate(standing)
-            if place == 0 or (contender is self._default and speedup >= _NEAR * best)
-        ]
+        leaders = leaders_of(standing)
+        best = max(speedup for speedup, _ in standing)
         for speedup, contender in standing:
             if contender not in leaders:
                 self._tell(contender, dropped=f"{speedup:.2f}x after a short search, where the best has {best:.2f}x")
@@ -242,6 +236,22 @@ class Contest:
         )
         self._told[variant.name] = replace(before, **changes)  # type: ignore[arg-type]
         self._watch(VariantDone(self._told[variant.name]))
+
+
+def leaders_of(standing: Sequence[tuple[float, Contender]]) -> list[Contender]:
+    """Who goes on after the short search, the fastest first; `standing` has each one's speedup.
+
+    The fastest, where the default counts as such unless another one is ahead by more than equal code can be; the
+    default if it is near, because specs for the payload as it is are simpler to use; and, where the fastest has nothing
+    that could be searched, the fastest near it that has.
+    """
+    ranked = sorted(standing, key=lambda pair: -pair[0] * (1 + SAME_CODE_SPREAD * pair[1].variant.is_default))
+    first = ranked[0][1]
+    near = [contender for speedup, contender in ranked if speedup >= _NEAR * ranked[0][0]]
+    wanted = [first, *(contender for contender in near if contender.variant.is_default)]
+    if not first.can_search:
+        wanted += [contender for contender in near if contender.can_search and not contender.variant.is_default][:1]
+    return list(dict.fromkeys(wanted))
 
 
 def artifact_of(confirmed: Confirmed) -> Path:

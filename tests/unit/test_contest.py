@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from loop_harness import BASELINE_US
@@ -15,7 +17,8 @@ from mlsearch.errors import MlsearchError
 from mlsearch.events import TaskStarted
 from mlsearch.summary import TuneSummary, VariantSummary
 from mlsearch.testing.runners import RIGHT
-from mlsearch.variant import variant_of
+from mlsearch.tune.contest import leaders_of
+from mlsearch.variant import Variant, variant_of
 
 FLAGS = 'module attributes {mlsearch.flags = ["--iree-opt-generalize-matmul"]} {}'
 
@@ -126,6 +129,28 @@ def test_the_whole_budget_is_for_the_leader_and_a_default_near_it(
     contest.variant_us = variant_us  # the default takes 400 with its schedules; two searches are short ones
     contest.tune(trials=40)
     assert len([event for event in contest.events if isinstance(event, TaskStarted)]) == searches
+
+
+def standing(**each: tuple[float, bool]) -> list[tuple[float, Any]]:
+    """Speedup, and whether something can be searched, by the variant's name."""
+    return [
+        (speedup, SimpleNamespace(variant=Variant(name, () if name == "default" else ("x",)), can_search=can_search))
+        for name, (speedup, can_search) in each.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stand", "leaders"),
+    [
+        (standing(default=(2.0, True), a=(2.03, True)), ["default"]),
+        (standing(default=(2.0, True), a=(2.1, True), b=(2.05, True)), ["a", "default"]),
+        (standing(default=(1.0, True), a=(2.1, True), b=(2.05, True)), ["a"]),
+        (standing(default=(1.9, True), a=(2.1, False), b=(2.0, True), c=(1.95, True)), ["a", "default", "b"]),
+        (standing(default=(1.0, True), a=(2.1, False), b=(1.5, True)), ["a"]),
+    ],
+)
+def test_who_goes_on_after_the_short_search(stand: list[tuple[float, Any]], leaders: list[str]) -> None:
+    assert [each.variant.name for each in leaders_of(stand)] == leaders
 
 
 def test_ctrl_c_in_the_short_search_ends_with_what_there_is(contest: Contested) -> None:

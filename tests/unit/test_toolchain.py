@@ -135,6 +135,23 @@ def test_a_fingerprint_changes_with_whatever_changes_times() -> None:
     assert Target("llvm-cpu", hardware, (), 1).fingerprint in prints
 
 
+def test_facts_of_the_hardware_can_be_given_and_make_another_target() -> None:
+    plain, given = resolve("llvm-cpu", 1), resolve("llvm-cpu:l2_bytes=123456,vector_registers=16", 1)
+    assert (given.hardware.l2_bytes, given.hardware.vector_registers) == (123456, 16)
+    assert given.hardware.l1_bytes == plain.hardware.l1_bytes
+    assert given.backend == "llvm-cpu"
+    assert given.compile_flags == plain.compile_flags
+    assert given.fingerprint != plain.fingerprint
+
+
+@pytest.mark.parametrize(
+    "part", ["l2_bytes", "l2_bytes=", "l2_bytes=0", "l2_bytes=1M", "l2_bytes=-1", "name=x", "l9=1", ""]
+)
+def test_facts_that_are_none_are_told(part: str) -> None:
+    with pytest.raises(TargetError, match=rf"'{part}' is no fact; write FACT=NUMBER with one of vector_bytes, .*cores"):
+        resolve(f"llvm-cpu:l1_bytes=1,{part}", 1)
+
+
 def test_what_is_known_of_the_hardware_is_plausible() -> None:
     hardware = host_hardware()
     assert hardware.vector_bytes in (16, 32, 64)
