@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,10 +131,16 @@ def test_the_whole_budget_is_for_the_leader_and_a_default_near_it(
     assert len([event for event in contest.events if isinstance(event, TaskStarted)]) == searches
 
 
+@dataclass(frozen=True)
+class Stands:
+    variant: Variant
+    can_search: bool
+
+
 def standing(**each: tuple[float, bool]) -> list[tuple[float, Any]]:
     """Speedup, and whether something can be searched, by the variant's name."""
     return [
-        (speedup, SimpleNamespace(variant=Variant(name, () if name == "default" else ("x",)), can_search=can_search))
+        (speedup, Stands(Variant(name, () if name == "default" else ("x",)), can_search))
         for name, (speedup, can_search) in each.items()
     ]
 
