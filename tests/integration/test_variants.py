@@ -35,7 +35,8 @@ func.func @main(%a: tensor<64x16384xf32>) -> tensor<64xf32> {
 
 def test_a_variant_that_wins_is_in_the_spec_and_the_other_commands_follow_it(tmp_path: Path) -> None:
     (tmp_path / "sums.mlir").write_text(ROW_SUMS)
-    arguments = ["tune", "sums.mlir", "--variants", "reassociate", "--trials", "3", "-o", "s.mlir", "--json", "-"]
+    # The one trial is the untuned build: a schedule found for the payload as it is can't win instead.
+    arguments = ["tune", "sums.mlir", "--variants", "reassociate", "--trials", "1", "-o", "s.mlir", "--json", "-"]
     summary = told(mlsearch(tmp_path, *arguments))
     assert summary["variant"] == "reassociate"
     assert summary["speedup"] > 1.1
