@@ -242,15 +242,15 @@ def leaders_of(standing: Sequence[tuple[float, Contender]]) -> list[Contender]:
     """Who goes on after the short search, the fastest first; `standing` has each one's speedup.
 
     The fastest, where the default counts as such unless another one is ahead by more than equal code can be; the
-    default if it is near, because specs for the payload as it is are simpler to use; and, where the fastest has nothing
-    that could be searched, the fastest near it that has.
+    default if it is near, because specs for the payload as it is are simpler to use; and, where none of these has
+    anything that could be searched, the fastest that has: nobody else would use the budget.
     """
     ranked = sorted(standing, key=lambda pair: -pair[0] * (1 + SAME_CODE_SPREAD * pair[1].variant.is_default))
     first = ranked[0][1]
     near = [contender for speedup, contender in ranked if speedup >= _NEAR * ranked[0][0]]
     wanted = [first, *(contender for contender in near if contender.variant.is_default)]
-    if not first.can_search:
-        wanted += [contender for contender in near if contender.can_search and not contender.variant.is_default][:1]
+    if not any(contender.can_search for contender in wanted):
+        wanted += [contender for _, contender in ranked if contender.can_search][:1]
     return list(dict.fromkeys(wanted))
 
 

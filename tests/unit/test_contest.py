@@ -151,8 +151,9 @@ def standing(**each: tuple[float, bool]) -> list[tuple[float, Any]]:
         (standing(default=(2.0, True), a=(2.03, True)), ["default"]),
         (standing(default=(2.0, True), a=(2.1, True), b=(2.05, True)), ["a", "default"]),
         (standing(default=(1.0, True), a=(2.1, True), b=(2.05, True)), ["a"]),
-        (standing(default=(1.9, True), a=(2.1, False), b=(2.0, True), c=(1.95, True)), ["a", "default", "b"]),
-        (standing(default=(1.0, True), a=(2.1, False), b=(1.5, True)), ["a"]),
+        (standing(default=(1.9, True), a=(2.1, False), b=(2.0, True), c=(1.95, True)), ["a", "default"]),
+        (standing(default=(1.0, True), a=(2.1, False), b=(1.5, True)), ["a", "b"]),
+        (standing(default=(2.0, False), a=(2.1, False), b=(1.5, False)), ["a", "default"]),
     ],
 )
 def test_who_goes_on_after_the_short_search(stand: list[tuple[float, Any]], leaders: list[str]) -> None:
