@@ -17,6 +17,10 @@ class TargetMismatchError(TargetError):
     """The device that measures is of another architecture than the one that was compiled for."""
 
 
+class TaskError(MlsearchError):
+    """A task can't be tuned: it does not compile or run untuned."""
+
+
 class TemplateError(MlsearchError):
     """A template breaks the rules of the template format."""
 

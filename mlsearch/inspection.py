@@ -9,7 +9,7 @@ from typing import Any
 
 from mlsearch import target as targets
 from mlsearch.candidate import KnobValue
-from mlsearch.errors import MlsearchError, PayloadError, TargetError
+from mlsearch.errors import PayloadError, RunnerError, TargetError, TaskError
 from mlsearch.events import Step, Warn, Watcher
 from mlsearch.payload import load_payload
 from mlsearch.space.emitted import derived_texts
@@ -78,7 +78,7 @@ def inspect_payload(
             watch(Step(f"measuring {task.id} ({task.label}) untuned"))
             try:
                 times_us[task.id] = measure_baseline(bench, task).time_us
-            except MlsearchError as error:
+            except (RunnerError, TaskError) as error:
                 problems[task.id] = str(error)
         total_us = sum(task.sites * times_us.get(task.id, 0.0) for task in tasks)
         inspected = []

@@ -20,7 +20,7 @@ from mlsearch.candidate import (
     WrongResult,
     reason,
 )
-from mlsearch.errors import RunnerError
+from mlsearch.errors import RunnerError, TaskError
 from mlsearch.events import Step, Watcher
 from mlsearch.payload import Payload, load_payload
 from mlsearch.statistics import paired_speedup
@@ -133,7 +133,7 @@ def _check_task(bench: Workbench, task: Task, text: str) -> tuple[Numerics, Spee
         return f"it can't be run alone: {task.not_tunable}"
     try:
         baseline = measure_baseline(bench, task)
-    except RunnerError as error:
+    except (RunnerError, TaskError) as error:
         return str(error)
     request = BuildRequest(
         key=f"{task.id}-with-spec",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlsearch import spec, toolchain
-from mlsearch.errors import MlsearchError
+from mlsearch.errors import MlsearchError, RunnerError, TaskError
 from mlsearch.events import Step, Warn
 from mlsearch.payload import Payload, load_payload
 from mlsearch.records.store import Store
@@ -53,7 +53,8 @@ class Tuned:
 
 
 class Contender:
-    """The stages of one variant, in order. Ctrl-C ends a stage early and sets `interrupted`."""
+    """The stages of one variant, in order. Ctrl-C ends the search, the decision and the confirmation early and sets
+    `interrupted`; before those it goes through."""
 
     def __init__(
         self, variant: Variant, bench: Workbench, store: Store, options: TuneOptions, templates: Sequence[Template]
@@ -85,17 +86,19 @@ class Contender:
             self.tasks = tuple(cut(self.payload, self.bench.target, self.bench.workdir))
 
     def prepare(self) -> None:
-        """Measure the tasks that can be tuned, the weightiest first; others go with the reason."""
+        """Measure the tasks that can be tuned, the weightiest first; others go with the reason. Raises
+        MlsearchError if nothing can be built here."""
         for task in self.tasks:
             self._step(f"measuring {task.id} ({task.label}) untuned")
             space = space_of(task, self._templates, self.bench.target)
+            if isinstance(space, str):
+                self._idle[task.id] = summarize_task(task, None, None, None, not_tunable=space)
+                continue
+            if space.note:
+                self.bench.watch(Warn(space.note))
             try:
-                if isinstance(space, str):
-                    raise MlsearchError(space)
-                if space.note:
-                    self.bench.watch(Warn(space.note))
                 self._prepared.append(Prepared(task, space, measure_baseline(self.bench, task)))
-            except MlsearchError as reason:
+            except (TaskError, RunnerError) as reason:
                 self._idle[task.id] = summarize_task(task, None, None, None, not_tunable=str(reason))
         self._prepared.sort(key=lambda each: -each.weight_us)
 

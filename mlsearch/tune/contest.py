@@ -58,7 +58,7 @@ class Contest:
             self._default.search(self._limits)
         else:
             leaders = self._short_search(contenders)
-            if not _interrupted(contenders) and self._limits.trials != SHORT_TRIALS:
+            if not _interrupted(contenders) and (self._limits.trials is None or self._limits.trials > SHORT_TRIALS):
                 self._long_search(leaders, contenders)
         contender, confirmed = self._decide(leaders)
         return Verdict(contender, confirmed, tuple(self._told.values()), _interrupted(contenders))
@@ -145,7 +145,10 @@ class Contest:
         compared: FunctionsCompared | str = "nothing was found"
         if entries:
             built = build_payload(contender.bench, contender.payload, entries)
-            compared = self._compare(built) if isinstance(built, Path) else str(built)
+            try:
+                compared = self._compare(built) if isinstance(built, Path) else str(built)
+            except RunnerError as error:
+                compared = str(error)
         name = contender.variant.name
         if isinstance(compared, str) or not compared.numerics[1].agrees:
             speedup = self._told[name].untuned_speedup or 1.0
@@ -168,21 +171,19 @@ class Contest:
 
     def _decide(self, leaders: Sequence[Contender]) -> tuple[Contender, Confirmed]:
         """The best leader by the whole payload; the default unless another one is surely faster."""
-        confirmed = [(contender, contender.confirm()) for contender in leaders]
-        usable = [pair for pair in confirmed if pair[1].artifact is not None]
-        others = [pair for pair in usable if pair[0] is not self._default]
-        default = next((pair for pair in confirmed if pair[0] is self._default), None)
+        confirmed = [(contender, contender.confirm()) for contender in leaders if contender is not self._default]
+        own = self._default.confirm()  # whoever wins must beat it
+        others = [pair for pair in confirmed if pair[1].artifact is not None]
         try:
-            best = self._best(default, others) if others else None
+            best = self._best(own, others) if others else None
         except (KeyboardInterrupt, MlsearchError) as error:
             self._watch(Warn(f"the payload as it is, because variants could not be compared: {error or 'stopped'}"))
             self._default.interrupted |= isinstance(error, KeyboardInterrupt)
             best = None
         if best is None:
-            contender, chosen = default or (self._default, self._default.confirm())
-            if chosen.whole is not None:
-                self._tell(contender, speedup=chosen.whole.speedup)
-            return contender, chosen
+            if own.whole is not None:
+                self._tell(self._default, speedup=own.whole.speedup)
+            return self._default, own
         contender, chosen, speedup = best
         assert chosen.whole is not None
         whole = replace(
@@ -196,13 +197,11 @@ class Contest:
         return contender, replace(chosen, whole=whole)
 
     def _best(
-        self, default: tuple[Contender, Confirmed] | None, others: Sequence[tuple[Contender, Confirmed]]
+        self, own: Confirmed, others: Sequence[tuple[Contender, Confirmed]]
     ) -> tuple[Contender, Confirmed, Speedup] | None:
         """The fastest of the others with its speedup over the untuned default, if it is surely faster than the default
         with its own schedules. One comparison picks, a second one measures."""
-        reference = self._untuned
-        if default is not None and default[1].artifact is not None:
-            reference = default[1].artifact
+        reference = self._untuned if own.artifact is None else own.artifact
         self._watch(Step("comparing the variants of the payload in paired runs"))
         first = self._compare(*(artifact_of(each) for _, each in others), reference=reference)
         if isinstance(first, str):
@@ -215,13 +214,15 @@ class Contest:
         contender, confirmed = others[max(faster, key=lambda index: speedups[index].speedup)]
         # Built as its user will, from the beginning: flags may mean more there than between two phases.
         shipped = contender.ship(confirmed, self._bench)
-        final = self._compare(shipped)
+        final = self._compare(reference, shipped)
         if isinstance(final, str):
             raise RunnerError(final)
-        if not final.numerics[1].agrees:
+        if not final.numerics[2].agrees:
             raise RunnerError(f"{contender.variant.name}: numbers are wrong when built from the beginning")
-        speedup = paired_speedup(*final.samples_us)
-        return (contender, confirmed, speedup) if speedup.is_faster else None
+        untuned_us, own_us, shipped_us = final.samples_us
+        if not paired_speedup(own_us, shipped_us).is_faster:
+            return None
+        return contender, confirmed, paired_speedup(untuned_us, shipped_us)
 
     def _compare(self, *artifacts: Path, reference: Path | None = None) -> FunctionsCompared | str:
         """Against `reference`, the untuned default if None."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlsearch.candidate import (
+    BuildRequest,
     Built,
     Candidate,
     Compared,
@@ -91,15 +92,16 @@ def _with_artifacts(
         for found in best
         if found.artifact is None or not found.artifact.exists()
     }
+    buildable = [request for request in requests.values() if isinstance(request, BuildRequest)]
     rebuilt = {
-        request.key: outcome.artifact
-        for request, outcome in bench.build(list(requests.values()))
-        if isinstance(outcome, Built)
+        request.key: outcome.artifact for request, outcome in bench.build(buildable) if isinstance(outcome, Built)
     }
     ready = []
     for found in best:
         request = requests.get(found.candidate.key)
-        artifact = found.artifact if request is None else rebuilt.get(request.key)
+        artifact = found.artifact
+        if request is not None:
+            artifact = rebuilt.get(request.key) if isinstance(request, BuildRequest) else None
         if artifact is not None:
             ready.append((found, artifact))
     return ready

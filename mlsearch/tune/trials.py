@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mlsearch.candidate import (
+    BuildFailed,
     BuildRequest,
     BuildTimeout,
     Built,
@@ -24,7 +25,7 @@ from mlsearch.candidate import (
     digest,
     reason,
 )
-from mlsearch.errors import MlsearchError
+from mlsearch.errors import TaskError, TemplateError
 from mlsearch.events import SurrogateState, TaskStarted, TrialDone
 from mlsearch.ir.library import library_text
 from mlsearch.records import codec
@@ -97,13 +98,20 @@ class Limits:
     """Of this study's search, earlier runs included."""
 
 
-def build_request(bench: Workbench, task: Task, space: Space, candidate: Candidate, timeout_s: float) -> BuildRequest:
+def build_request(
+    bench: Workbench, task: Task, space: Space, candidate: Candidate, timeout_s: float
+) -> BuildRequest | BuildFailed:
     """What makes a candidate an artifact, through the same library that a spec is made of."""
     assert task.module is not None
+    try:
+        library = library_text([space.entry(task.entry_name, candidate)])
+    except TemplateError as reason:
+        # The compiler does not turn every assignment of its own spaces into a configuration.
+        return BuildFailed("library", str(reason), None, (), 0.0)
     return BuildRequest(
         key=f"{task.id}-{candidate.key}",
         module=task.module,
-        library=library_text([space.entry(task.entry_name, candidate)]),
+        library=library,
         entries=(task.entry_name,),
         flags=bench.target.compile_flags,
         timeout_s=timeout_s,
@@ -206,8 +214,13 @@ class TaskSearch:
                 known = self._known(each.candidate)
                 if known is not None:
                     self._end(open_trials.pop(each.candidate.key), known, limits, reused=True)
-                else:
-                    requests.append(self._request(each.candidate))
+                    continue
+                request = self._request(each.candidate)
+                if isinstance(request, BuildFailed):
+                    del open_trials[each.candidate.key]
+                    self._end(each, self._record(each, request, request.compile_s, None), limits)
+                    continue
+                requests.append(request)
             by_key = {f"{self._task.id}-{key}": each for key, each in open_trials.items()}
             for request, outcome in self._bench.build(requests):
                 each = by_key[request.key]
@@ -230,7 +243,7 @@ class TaskSearch:
             for each in open_trials.values():
                 self._proposer.withdraw(each)
 
-    def _request(self, candidate: Candidate) -> BuildRequest:
+    def _request(self, candidate: Candidate) -> BuildRequest | BuildFailed:
         return build_request(self._bench, self._task, self._space, candidate, compile_limit_s(self._baseline))
 
     def _measure(self, asked: Asked, built: Built) -> tuple[Record, bool]:
@@ -399,18 +412,19 @@ def _described(space: Space, candidate: Candidate) -> Tiling:
 
 
 def measure_baseline(bench: Workbench, task: Task) -> Baseline:
-    """Build and time a task untuned. Raises MlsearchError if it does not compile; RunnerError if not run."""
+    """Build and time a task untuned. Raises TaskError if it does not compile or its numbers differ from run to run;
+    RunnerError if it does not run."""
     assert task.signature is not None
     built = build_untuned(bench, task)
     plan = bench.plan(timeout_s=300.0, max_seconds=0.6)
     outcome = bench.run(RunRequest(built.artifact, built.artifact, task.signature, plan))
     if not isinstance(outcome, Measured):
-        raise MlsearchError(f"task {task.id} ({task.label}) does not run untuned: {reason(outcome)}")
+        raise TaskError(f"task {task.id} ({task.label}) does not run untuned: {reason(outcome)}")
     return Baseline(built.artifact, built.artifact_digest, built.compile_s, outcome)
 
 
 def build_untuned(bench: Workbench, task: Task) -> Built:
-    """Raises MlsearchError if the task does not compile alone."""
+    """Raises TaskError if the task does not compile alone."""
     assert task.module is not None
     request = BuildRequest(
         key=f"{task.id}-untuned",
@@ -422,5 +436,5 @@ def build_untuned(bench: Workbench, task: Task) -> Built:
     )
     built = bench.build_one(request)
     if not isinstance(built, Built):
-        raise MlsearchError(f"task {task.id} ({task.label}) does not compile alone: {reason(built)}")
+        raise TaskError(f"task {task.id} ({task.label}) does not compile alone: {reason(built)}")
     return built

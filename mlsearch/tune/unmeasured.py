@@ -25,7 +25,6 @@ from mlsearch.candidate import (
 )
 from mlsearch.code_features import StaticFeatures
 from mlsearch.cuda.statics import examine
-from mlsearch.errors import MlsearchError
 from mlsearch.events import CandidateBuilt
 from mlsearch.records import codec
 from mlsearch.records.store import Store
@@ -222,11 +221,7 @@ class UnmeasuredSearch:
         self._bench.watch(told)
 
     def _request(self, candidate: Candidate) -> BuildRequest | BuildFailed:
-        try:
-            return build_request(self._bench, self._task, self._space, candidate, self._options.compile_limit_s)
-        except MlsearchError as reason:
-            # The compiler does not turn every assignment of its own spaces into a configuration.
-            return BuildFailed("library", str(reason), None, (), 0.0)
+        return build_request(self._bench, self._task, self._space, candidate, self._options.compile_limit_s)
 
     def _known_elsewhere(self, asked: Asked) -> Record | None:
         """What another study holds of the same candidate."""

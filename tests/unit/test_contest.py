@@ -13,7 +13,7 @@ from test_tune_run import Run
 from test_variant import folder_with
 
 from mlsearch.candidate import BuildFailed, BuildOutcome, BuildRequest, Built, Compared, CompareOutcome, CompareRequest
-from mlsearch.errors import MlsearchError
+from mlsearch.errors import MlsearchError, RunnerError
 from mlsearch.events import TaskStarted
 from mlsearch.summary import TuneSummary, VariantSummary
 from mlsearch.testing.runners import RIGHT
@@ -38,6 +38,9 @@ class Contested(Run):
 
     def variants(self) -> dict[str, VariantSummary]:
         return {each.name: each for each in self.summary.variants}
+
+    def searches(self) -> int:
+        return len([event for event in self.events if isinstance(event, TaskStarted)])
 
     def _time_us(self, key: str) -> float:
         if key.startswith("mine-payload-") or key == "shipped":
@@ -86,12 +89,29 @@ def test_a_variant_that_is_wrong_only_when_built_from_the_beginning_is_out(conte
     assert contest.tune().variant == "default"
 
 
+@pytest.mark.parametrize("variant_us", [350.0, 100.0])  # near the default with its schedules, which takes 400; far
+@pytest.mark.parametrize("shipped_us", [BASELINE_US, 800.0])
 def test_a_variant_that_is_slow_only_when_built_from_the_beginning_is_out(
+    contest: Contested, monkeypatch: pytest.MonkeyPatch, variant_us: float, shipped_us: float
+) -> None:
+    contest.variant_us, usual = variant_us, contest._time_us
+    monkeypatch.setattr(contest, "_time_us", lambda key: shipped_us if key == "shipped" else usual(key))
+    assert contest.tune().variant == "default"
+    assert contest.summary.speedup == BASELINE_US / contest.payload_us
+
+
+def test_a_variant_that_stops_running_with_its_schedules_keeps_its_untuned_speedup(
     contest: Contested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = contest._time_us
-    monkeypatch.setattr(contest, "_time_us", lambda key: BASELINE_US if key == "shipped" else slow(key))
-    assert contest.tune().variant == "default"
+    def failing(request: CompareRequest) -> CompareOutcome:
+        if any(artifact.stem.startswith("mine-payload-") for artifact in request.artifacts) and contest.searches():
+            raise RunnerError("the run process is gone")
+        return contest._compare(request)
+
+    monkeypatch.setattr(contest.machine.runner, "_answer_compare", failing)
+    contest.tune()
+    assert contest.spec
+    assert contest.variants()["mine"].speedup == 10.0
 
 
 def test_a_variant_that_does_not_compile_is_an_outcome(contest: Contested) -> None:
@@ -110,7 +130,7 @@ def test_a_variant_that_changes_nothing_is_not_searched(contest: Contested) -> N
     contest.machine.builder._answers = same
     contest.tune()
     assert contest.variants()["mine"].dropped == "the same code as default"
-    assert len([event for event in contest.events if isinstance(event, TaskStarted)]) == 1
+    assert contest.searches() == 1
 
 
 def test_same_dispatches_at_the_same_speed_are_not_searched_again(contest: Contested) -> None:
@@ -122,13 +142,18 @@ def test_same_dispatches_at_the_same_speed_are_not_searched_again(contest: Conte
     assert contest.variants()["mine"].dropped == "the same dispatches, and as fast as the default"
 
 
+def test_a_budget_of_no_more_than_the_short_search_ends_with_it(contest: Contested) -> None:
+    contest.tune(trials=4)
+    assert contest.searches() == 2
+
+
 @pytest.mark.parametrize(("variant_us", "searches"), [(450.0, 3), (350.0, 4), (100.0, 3)])
 def test_the_whole_budget_is_for_the_leader_and_a_default_near_it(
     contest: Contested, variant_us: float, searches: int
 ) -> None:
     contest.variant_us = variant_us  # the default takes 400 with its schedules; two searches are short ones
     contest.tune(trials=40)
-    assert len([event for event in contest.events if isinstance(event, TaskStarted)]) == searches
+    assert contest.searches() == searches
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from mlsearch.candidate import (
     RunTimeout,
     WrongResult,
 )
-from mlsearch.errors import MlsearchError
+from mlsearch.errors import MlsearchError, TemplateError
 from mlsearch.events import TaskStarted, TrialDone
 from mlsearch.records.store import Store
 from mlsearch.space.space import Space
@@ -115,6 +115,21 @@ def test_every_kind_of_failure_is_counted_and_stored_and_the_search_goes_on(
     stored = dict(records(tmp_path))
     assert {name: stored[each] for name, each in bad.items()} == {name: name for name in FAILURES}
     assert not {found.candidate for found in result.best} & set(bad.values())
+
+
+def test_an_assignment_that_the_compiler_refuses_is_an_outcome(
+    case: tuple[Task, Space, Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, space, machine = case
+    bad, entry = next(iter(space)), space.entry
+
+    def refusing(name: str, candidate: Candidate) -> object:
+        if candidate == bad:
+            raise TemplateError("the compiler does not materialize it")
+        return entry(name, candidate)
+
+    monkeypatch.setattr(space, "entry", refusing)
+    assert search(machine, task, space, tmp_path).outcomes["BuildFailed"] == 1
 
 
 def test_a_failure_is_not_tried_again(case: tuple[Task, Space, Machine], tmp_path: Path) -> None:
