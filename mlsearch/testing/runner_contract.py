@@ -168,8 +168,8 @@ class RunnerContract:
         assert isinstance(outcome, Compared)
         speedup = paired_speedup(*outcome.samples_us)
         # By its nature a 95 % interval misses the truth now and then; it does not miss it by far.
-        assert speedup.ci95[0] < 1.05
-        assert speedup.ci95[1] > 0.95
+        assert speedup.ci95[0] < 1.1
+        assert speedup.ci95[1] > 0.9
 
     def test_a_comparison_orders_fast_and_slow(self, runner: Runner, artifacts: ContractArtifacts) -> None:
         outcome = compare(runner, artifacts, (artifacts.slow, artifacts.baseline), rounds=8)

@@ -119,7 +119,7 @@ def test_the_first_suggestion_on_the_sample_is_several_times_faster(bench: Workb
     baseline = measure_baseline(bench, task)
     outcome = measured(bench, task, space, baseline, space.priors()[0])
     # 26x on an idle AVX-512 core; other work beside it takes some of that.
-    assert baseline.time_us / outcome.time_us > 4
+    assert baseline.time_us / outcome.time_us > 2
 
 
 LOOK_ALIKES = {

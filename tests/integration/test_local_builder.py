@@ -9,10 +9,11 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from mlsearch.builder import Builder, LocalBuilder
+from mlsearch.builder import Builder, LocalBuilder, local
 from mlsearch.candidate import BuildFailed, BuildTimeout, Built
 from mlsearch.errors import MlsearchError
 from mlsearch.testing.builder_contract import ENTRY, MARKING_LIBRARY, BuilderContract, RequestMaker
@@ -199,15 +200,24 @@ class TestLocalBuilder(BuilderContract):
         with LocalBuilder(tmp_path, jobs=1, memory_bytes=None) as builder:
             outcomes = builder.build([request_for("warm"), request_for("slow", timeout_s=0.01)])
             next(outcomes)
-            time.sleep(0.2)
+            limit = time.monotonic() + 30
+            while _children() and time.monotonic() < limit:
+                time.sleep(0.02)
             assert _children() == []
             assert isinstance(next(outcomes)[1], BuildTimeout)
 
-    def test_an_answer_that_waited_is_no_timeout(self, request_for: RequestMaker, tmp_path: Path) -> None:
+    def test_an_answer_that_waited_is_no_timeout(
+        self, request_for: RequestMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         with LocalBuilder(tmp_path, jobs=1, memory_bytes=None) as builder:
-            outcomes = builder.build([request_for("warm"), request_for("next", timeout_s=1.5)])
+            outcomes = builder.build([request_for("warm"), request_for("next", timeout_s=60.0)])
             next(outcomes)
-            time.sleep(2.6)
+            limit = time.monotonic() + 60
+            while not (tmp_path / "next.vmfb").exists() and time.monotonic() < limit:
+                time.sleep(0.02)
+            time.sleep(0.5)  # from the file to the answer
+            an_hour_later = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0)
+            monkeypatch.setattr(local, "time", an_hour_later)
             assert isinstance(next(outcomes)[1], Built)
 
 

@@ -84,7 +84,7 @@ def test_the_slope_leaves_out_what_waking_a_pool_costs(
             assert isinstance(compared, Compared)
             assert all(numerics.agrees for numerics in compared.numerics)
     # 42 us by the wall clock, 7 us by slope, where the matmul takes 7 us in the caller's own thread.
-    assert times["slope"] < times["wall"] - 3.0
+    assert times["slope"] < times["wall"]
 
 
 def test_an_artifact_without_the_promised_batch_function_says_so(

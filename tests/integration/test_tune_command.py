@@ -50,8 +50,11 @@ class Tuned:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "payload.mlir").write_text(matmul(61, 67, 53))
-        self.done = mlsearch(folder, "tune", "payload.mlir", *TUNE, "-o", "spec.mlir", "--json", "-")
-        self.json: dict[str, Any] = told(self.done)
+        for _ in range(3):  # there is no verdict on a machine that is busy with other work
+            self.done = mlsearch(folder, "tune", "payload.mlir", *TUNE, "-o", "spec.mlir", "--json", "-")
+            self.json: dict[str, Any] = told(self.done)
+            if self.json["tasks"][0]["speedup"] is not None:
+                break
 
     @property
     def spec(self) -> str:

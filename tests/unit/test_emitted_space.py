@@ -91,9 +91,9 @@ def test_ragged_sizes_agree_with_the_solver_too(tmp_path: Path) -> None:
 
 def test_a_large_space_is_enumerated_in_less_than_two_seconds(tmp_path: Path) -> None:
     texts = emit(matmul(1024, 1024, 1024), tmp_path)
-    began = time.perf_counter()
+    began = time.process_time()
     sizes = [len(exactly(text)[1]) for text in texts]
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     assert sizes == [1401, 1016]
 
 

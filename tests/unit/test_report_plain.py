@@ -60,14 +60,18 @@ def test_quiet_shows_only_the_trials_that_improve() -> None:
     assert [line.split(":")[0] for line in shown] == ["t0 trial 12", "t0 trial 14"]
 
 
+def said_in_time(stream: io.StringIO, text: str, times: int = 1) -> bool:
+    limit = time.monotonic() + 30
+    while stream.getvalue().count(text) < times and time.monotonic() < limit:
+        time.sleep(0.01)
+    return stream.getvalue().count(text) >= times
+
+
 def test_silence_is_broken_with_what_is_going_on_and_for_how_long() -> None:
     stream = io.StringIO()
     with PlainReporter(stream, HEADER, silence_s=0.05) as watch:
         watch(events.Step("compiling the untuned payload"))
-        time.sleep(0.18)
-    beats = [line for line in stream.getvalue().splitlines() if line.startswith("...")]
-    assert set(beats) == {"... still compiling the untuned payload (0 s)"}
-    assert len(beats) >= 2
+        assert said_in_time(stream, "... still compiling the untuned payload (", times=2)
 
 
 def test_nobody_waits_five_seconds_for_a_sign_of_life() -> None:
@@ -79,8 +83,7 @@ def test_the_heartbeat_counts_the_trials_of_a_task() -> None:
     with PlainReporter(stream, HEADER, silence_s=0.05) as watch:
         for event in run_of_events()[:4]:
             watch(event)
-        time.sleep(0.1)
-    assert "... still tuning t0: 13 trials of 76 done (0 s)" in stream.getvalue()
+        assert said_in_time(stream, "... still tuning t0: 13 trials of 76 done (")
 
 
 def test_the_heartbeat_stops_with_the_report() -> None:
@@ -95,8 +98,8 @@ def test_the_heartbeat_stops_with_the_report() -> None:
 
 def test_events_keep_the_heartbeat_quiet() -> None:
     stream = io.StringIO()
-    with PlainReporter(stream, HEADER, silence_s=0.5) as watch:
-        for number in range(12):
+    with PlainReporter(stream, HEADER, silence_s=2.0) as watch:
+        for number in range(40):
             watch(trial(number, 5000.0, 5000.0))
             time.sleep(0.06)
     assert "..." not in stream.getvalue()
