@@ -71,13 +71,6 @@ class TaskSummary:
 
 
 @dataclass(frozen=True)
-class FunctionNumerics:
-    function: str
-    numerics: tuple[Numerics, ...]
-    """One per output."""
-
-
-@dataclass(frozen=True)
 class WholePayload:
     """All functions of the payload, run one after the other on random inputs."""
 

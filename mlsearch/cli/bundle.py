@@ -60,13 +60,7 @@ def bundle_command() -> None:
     help="Compile processes that work at the same time.",
 )
 @shared.templates_option
-@click.option(
-    "--sampler",
-    type=click.Choice(["tpe", "random", "exhaustive"]),
-    default="tpe",
-    show_default=True,
-    help="How candidates are chosen.",
-)
+@shared.sampler_option
 @click.option(
     "--cache",
     type=click.Choice(["warm", "cold"]),

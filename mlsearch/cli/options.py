@@ -72,6 +72,14 @@ target_option = click.option(
     "than it tells; cuda: its GPU; cuda:sm_90, cuda:h100, ...: "
     "a GPU anywhere.",
 )
+sampler_option = click.option(
+    "--sampler",
+    # As `search.make.SAMPLERS`, which takes Optuna to import.
+    type=click.Choice(["tpe", "random", "exhaustive"]),
+    default="tpe",
+    show_default=True,
+    help="How candidates are chosen.",
+)
 threads_option = click.option(
     "--threads",
     type=click.IntRange(min=1),

@@ -81,13 +81,7 @@ Examples:
     show_default="a temporary folder, removed at the end",
     help="Folder to keep every build's files and logs in.",
 )
-@click.option(
-    "--sampler",
-    type=click.Choice(["tpe", "random", "exhaustive"]),
-    default="tpe",
-    show_default=True,
-    help="How candidates are chosen.",
-)
+@shared.sampler_option
 @click.option(
     "--surrogate",
     type=click.Choice(["on", "off"]),

@@ -131,14 +131,6 @@ class Chip:
         """Something that exists and can be measured, not all of an architecture's products at once."""
         return self.name not in ARCHITECTURES
 
-    def limits_text(self) -> str:
-        """The limits, for people."""
-        own = self.architecture
-        return (
-            f"{own.threads_per_block} threads and {own.shared_per_block // 1024} KiB of shared memory per block, "
-            f"{own.registers_per_thread} registers per thread, {own.warps_per_sm} warps per multiprocessor"
-        )
-
 
 _MIB = 1024 * 1024
 

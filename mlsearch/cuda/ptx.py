@@ -48,11 +48,6 @@ def count(ptx: str) -> PtxCounts:
     )
 
 
-def entries(ptx: str) -> tuple[str, ...]:
-    """Names of the kernels."""
-    return tuple(_ENTRY.findall(ptx))
-
-
 def _flops(name: str) -> int:
     shape = _MMA_SHAPE.search(name + ".")
     return 2 * int(shape[1]) * int(shape[2]) * int(shape[3]) if shape else 0

@@ -44,6 +44,7 @@ def _examine(kernel: Kernel, chip: Chip, compile_s: float) -> Statics:
         return OverLimits(f"{shared} bytes of shared memory > {limits.shared_per_block}", compile_s)
     if own is not None and own.spill_stores + own.spill_loads > 0:
         return Spilled(own.spill_stores + own.spill_loads, own.registers, compile_s)
+    silent = "" if own else f"ptxas reported nothing for {kernel.name}"
     held = occupancy(limits, kernel.threads, own.registers, shared) if own else None
     if held is not None and held.blocks == 0:
         return OverLimits(f"a block does not fit a multiprocessor, by its {held.limited_by}", compile_s)
@@ -54,5 +55,5 @@ def _examine(kernel: Kernel, chip: Chip, compile_s: float) -> Statics:
         counts=count(kernel.ptx),
         registers=own.registers if own else None,
         occupancy=held,
-        missing="" if own else ptxas.MISSING,
+        missing=assembled if isinstance(assembled, str) else silent,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -94,8 +93,3 @@ def python_value(attribute: mlir.Attribute) -> object:
     if isinstance(attribute, mlir.StringAttr):
         return str(attribute.value)
     return str(attribute)
-
-
-def json_key(value: object) -> str:
-    """Canonical text of a plain value."""
-    return json.dumps(value, sort_keys=True)

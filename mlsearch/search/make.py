@@ -13,8 +13,6 @@ from mlsearch.search.from_study import StudyProposer
 from mlsearch.search.tpe import TpeProposer
 from mlsearch.search.uniform import ExhaustiveProposer, RandomProposer
 
-DEFAULT_SAMPLER = "tpe"
-
 SAMPLERS: Mapping[str, type[StudyProposer]] = MappingProxyType(
     {"tpe": TpeProposer, "random": RandomProposer, "exhaustive": ExhaustiveProposer}
 )

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from mlsearch import __version__
 from mlsearch.cli.main import command_line
+from mlsearch.search.make import SAMPLERS
 
 CONTRACT = {
     "tune": (
@@ -90,3 +91,9 @@ def test_the_summary_of_a_command_is_not_cut_off(name: str) -> None:
 
 def test_version_is_one_line() -> None:
     assert CliRunner().invoke(command_line, ["--version"]).output == f"mlsearch {__version__}\n"
+
+
+def test_the_samplers_to_choose_from_are_those_that_there_are() -> None:
+    [kinds] = [option.type for option in dict(commands())["tune"].params if option.name == "sampler"]
+    assert isinstance(kinds, click.Choice)
+    assert list(kinds.choices) == list(SAMPLERS)
