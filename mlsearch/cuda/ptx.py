@@ -10,7 +10,6 @@ _INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_:
 _REGISTERS = re.compile(r"\.reg\s+\.([a-z0-9]+)\s+%\w+<(\d+)>")
 _TARGET = re.compile(r"^\.target\s+(\w+)", re.MULTILINE)
 _MMA_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)\.")
-_ENTRY = re.compile(r"\.visible\s+\.entry\s+(\S+?)\(")
 
 
 def count(ptx: str) -> PtxCounts:
