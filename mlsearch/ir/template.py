@@ -107,7 +107,7 @@ class KnobLeaf:
 
 KnobTree = dict[str, object]
 """The `knobs` dictionary with `KnobLeaf`s, lists, integers and nested dictionaries; what is fixed in `options` is the
-attribute's text."""
+attribute's text, a dictionary in there is `#iree_gpu.pipeline_options` entry by entry."""
 
 
 @dataclass(frozen=True)
@@ -366,7 +366,8 @@ def _option_tree(attribute: mlir.Attribute) -> object:
         return str(attribute)
     leaves = {entry.name: knob_tree(entry.attr) for entry in attribute}
     return {
-        entry.name: leaf if isinstance(leaf := leaves[entry.name], KnobLeaf) else str(entry.attr) for entry in attribute
+        entry.name: leaf if isinstance(leaf := leaves[entry.name], KnobLeaf) else _option_tree(entry.attr)
+        for entry in attribute
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from mlsearch.candidate import KnobValue
 from mlsearch.cuda.chips import WARP
@@ -29,7 +30,8 @@ def lay_out_attention(
 ) -> Layout:
     """`lanes`: as for any other op on a CPU; a GPU does not ask for them."""
     if declarations.pipeline.startswith(GPU_PIPELINE):
-        return _on_gpu(declarations, view, knobs)
+        by_lanes = "lane" in declarations.knob_tree
+        return _by_lanes(declarations, view, knobs) if by_lanes else _by_matrices(declarations, view, knobs)
     layout = lay_out(declarations, view, knobs, lanes)
     loops = view.workload.loops
     parts, told = {}, []
@@ -52,7 +54,7 @@ def lay_out_attention(
     return replace(layout, tiling=tiling, decomposition=_decomposition(parts))
 
 
-def _on_gpu(declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue]) -> Layout:
+def _by_matrices(declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue]) -> Layout:
     """VectorDistribute with matrix instructions: all operands go through shared memory, and warps share a tile."""
     loops = view.workload.loops
     tree = declarations.knob_tree
@@ -61,9 +63,7 @@ def _on_gpu(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
         for level in ("workgroup", "reduction", "subgroup")
     ]
     sizes = dict(levels)
-    threads = WARP
-    for count in sizes["subgroup"]:
-        threads *= count
+    threads = WARP * prod(sizes["subgroup"])
     extras = config_entries(declarations, knobs)
     parts = {}
     for matmul, promoted in ((SCORES, (0, 1)), (VALUES, (1,))):
@@ -71,11 +71,51 @@ def _on_gpu(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
         entries = {**extras, **_promotion(promoted), "subgroup_basis": basis}
         parts[matmul] = f"#iree_gpu.lowering_config<{dictionary(entries)}>"
     root = {**_promotion((0, 1, 2)), **{level: str(list(sizes[level])) for level in ("reduction", "workgroup")}}
+    return _launched(declarations, knobs, levels, extras, root, parts, threads)
+
+
+def _by_lanes(declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue]) -> Layout:
+    """VectorDistribute without matrix instructions: warps and their lanes share the keys, what a query and a key have in
+    common, and the columns of the output."""
+    loops = view.workload.loops
+    tree = declarations.knob_tree
+    shared = [
+        (level, tuple(level_size(level, loop, tree[level], knobs, distributes=True) for loop in loops))
+        for level in ("workgroup", "partial_reduction", "subgroup", "lane")
+    ]
+    sizes = dict(shared)
+    vectors = tree["thread"]
+    assert isinstance(vectors, dict)
+    sizes["thread"] = tuple(tile_size(vectors[loop.role], knobs) if loop.role in vectors else 0 for loop in loops)
+    parts = {}
+    for matmul in MATMULS:
+        own = _loops_of(matmul, loops)
+        # Neighbouring lanes have neighbouring keys, whatever the order of the loops, as IREE's own choice has it.
+        places = sorted(own, key=lambda index: (loops[index].role[0] == "s", index))
+        entries = {"thread": str([sizes["thread"][index] for index in own])}
+        for basis in ("lane", "subgroup"):
+            counts = [sizes[basis][index] for index in places]
+            entries[f"{basis}_basis"] = f"[{counts}, {[places.index(index) for index in own]}]"
+        parts[matmul] = f"#iree_gpu.lowering_config<{dictionary(entries)}>"
+    root = {level: str(list(sizes[level])) for level in ("partial_reduction", "workgroup")}
+    levels = [("workgroup", sizes["workgroup"]), ("reduction", sizes["partial_reduction"]), ("thread", sizes["thread"])]
+    return _launched(declarations, knobs, levels, {}, root, parts, WARP * prod(sizes["subgroup"]))
+
+
+def _launched(
+    declarations: Declarations,
+    knobs: Mapping[str, KnobValue],
+    levels: Sequence[tuple[str, tuple[int, ...]]],
+    extras: Mapping[str, str],
+    root: Mapping[str, str],
+    parts: Mapping[str, str],
+    threads: int,
+) -> Layout:
     options = options_of(declarations, knobs)
-    chosen = sorted([(name, str(value)) for name, value in (options | extras).items()])
+    chosen = sorted([(name, str(value)) for name, value in (options | dict(extras)).items()])
     return Layout(
         tiling=Tiling(tuple(levels), tuple([*chosen, ("threads", threads)])),
-        root_config=f"#iree_gpu.lowering_config<{dictionary(root)}>",
+        root_config=f"#iree_gpu.lowering_config<{dictionary(dict(root))}>",
         companion_configs={},
         options=dictionary(options),
         launch=f" workgroup_size = [{threads}, 1, 1] subgroup_size = {WARP}",

@@ -34,6 +34,8 @@ from mlsearch.workload import Loop, Tiling
 
 _EMIT_FLAG = "--iree-codegen-emit-pipeline-constraints"
 _ANY = "!transform.any_op"
+_MOST_PADDED = Expression("constant", value=512)
+"""The largest tile that IREE's constraints allow, a power of two."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,7 @@ def template_of(text: str, identifier: str, path: Path, chip: Chip | None, opene
     assertions = list(emitted.assertions)
     if opened and _needs_padding(emitted):
         emitted = read_emitted(ir_emitted.padded(text))
+        assertions = [_without_rest(assertion, emitted) for assertion in assertions]
         assertions.append(_padded_step(emitted))
     if chip is not None:
         assertions += pressure_assertions(emitted, chip)
@@ -206,6 +209,21 @@ def _padded_step(emitted: EmittedConstraints) -> Assertion:
     iterations = Expression("int.mul", (Expression("knob", value=step), matrix_size(emitted, 2)))
     padded = Expression("knob", value=ir_emitted.PADDED_STEP)
     return Assertion(Expression("eq", (padded, iterations)), "a step is padded to whole matrix instructions", ())
+
+
+def _without_rest(assertion: Assertion, emitted: EmittedConstraints) -> Assertion:
+    """A constraint that a workgroup's tile divides its loop, without it for tiles that are powers of two: what is padded
+    to the tile has no rest. IREE's own choice is such a tile, and without one 731 rows have tiles of 16, 32 and 368."""
+    condition = assertion.condition
+    if condition.op != "eq" or condition.arguments[0].op != "int.mod":
+        return assertion
+    tile = condition.arguments[0].arguments[1]
+    if tile.op != "knob" or str(tile.value) not in _names(emitted.knob_tree, "workgroup"):
+        return assertion
+    power = Expression("eq", (Expression("int.mod", (_MOST_PADDED, tile)), Expression("constant", value=0)))
+    return Assertion(
+        Expression("or", (condition, power)), f"{assertion.message}, or it is a power of two", assertion.shown
+    )
 
 
 def _narrowed(

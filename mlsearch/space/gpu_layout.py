@@ -15,7 +15,7 @@ from mlsearch.cuda.chips import WARP
 from mlsearch.errors import TemplateError
 from mlsearch.ir.dispatch import ComputeOp, DispatchView
 from mlsearch.ir.template import OPTIONS, Declarations, KnobLeaf
-from mlsearch.space.layout import Layout, dictionary, options_of, tile_size
+from mlsearch.space.layout import WORKGROUP_SIZE, Layout, dictionary, options_of, tile_size
 from mlsearch.workload import Loop, Tiling
 
 GPU_PIPELINE = "#iree_gpu.pipeline<"
@@ -75,8 +75,30 @@ def lay_out_gpu(declarations: Declarations, view: DispatchView, knobs: Mapping[s
         root_config=root,
         companion_configs=companions,
         options=dictionary(options),
-        launch=f" workgroup_size = [{threads}, 1, 1] subgroup_size = {WARP}",
+        launch=f" workgroup_size = {_list(_workgroup_size(declarations, loops, sizes, knobs, threads))}"
+        f" subgroup_size = {WARP}",
     )
+
+
+def _workgroup_size(
+    declarations: Declarations,
+    loops: Sequence[Loop],
+    sizes: Mapping[str, tuple[int, ...]],
+    knobs: Mapping[str, KnobValue],
+    threads: int,
+) -> tuple[int, int, int]:
+    """Threads along x, y and z. Which of them does what is the same; how they number themselves is not."""
+    options = declarations.knob_tree.get(OPTIONS, {})
+    leaf = options.get(WORKGROUP_SIZE) if isinstance(options, dict) else None
+    if not isinstance(leaf, KnobLeaf):
+        return threads, 1, 1
+    roles = leaf.option_values[leaf.options.index(str(knobs[leaf.name]))]
+    if not isinstance(roles, list) or len(roles) > 2:
+        raise TemplateError(f"knobs: '{WORKGROUP_SIZE}' must be a choice among lists of at most two roles")
+    along = {loop.role: _threads_along(loop, index, sizes) for index, loop in enumerate(loops)}
+    named = [along.get(role, 1) for role in roles]
+    x, y, z = [*named, threads // prod(named), 1, 1][:3]
+    return x, y, z
 
 
 def matrix_instruction(text: str) -> tuple[int, int, int] | None:
@@ -92,7 +114,10 @@ def _tiles(
     shape = matrix_instruction(extras.get("mma_kind", ""))
     # TileAndFuse counts a warp's tile and a step in matrix instructions.
     units = dict(zip("mnk", shape, strict=True)) if shape and not distributes else {}
-    workgroup = sizes["workgroup"]
+    inside = {
+        level: tuple(min(size, loop.size) for size, loop in zip(own, loops, strict=True)) for level, own in sizes.items()
+    }
+    workgroup = inside["workgroup"]
     step = [size * units.get(loop.role, 1) for size, loop in zip(_step(sizes, loops), loops, strict=True)]
     found = [("workgroup", workgroup), ("step", tuple(step))]
     counts = sizes.get("subgroup") if distributes else sizes.get("warps")
@@ -102,7 +127,7 @@ def _tiles(
         )
         found.append(("warp", tuple(ceil(whole / max(1, n)) for whole, n in zip(around, counts, strict=True))))
     if "thread" in sizes:
-        found.append(("thread", sizes["thread"]))
+        found.append(("thread", inside["thread"]))
     return tuple(found)
 
 
@@ -119,7 +144,9 @@ def level_size(level: str, loop: Loop, tree: object, knobs: Mapping[str, KnobVal
     if loop.kind != kind:
         return 0
     if loop.role in tree:
-        return min(tile_size(tree[loop.role], knobs), loop.size)
+        size = tile_size(tree[loop.role], knobs)
+        # TileAndFuse itself ends a tile where its loop ends. Cut to the loop, it would go to another number of threads.
+        return size if kind == "parallel" and not distributes else min(size, loop.size)
     # A loop that the template does not name is cut to single iterations.
     return 0 if level == "subgroup" or (distributes and level == "thread") else 1
 

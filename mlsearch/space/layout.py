@@ -37,6 +37,8 @@ _UNIT_LEVELS = {
 _ORDER = "order"
 PIPELINE = "pipeline"
 """In `options`: a choice among pipelines, named or written out pass by pass."""
+WORKGROUP_SIZE = "workgroup_size"
+"""In `options`, on a GPU: a choice of the roles whose threads are counted along x, y and z."""
 
 
 @dataclass(frozen=True)
@@ -169,11 +171,16 @@ def options_of(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> di
     """Entries of the translation info with their values."""
     tree = declarations.knob_tree.get(OPTIONS, {})
     assert isinstance(tree, dict)
-    return {
-        name: knobs[leaf.name] if isinstance(leaf, KnobLeaf) else leaf
-        for name, leaf in tree.items()
-        if name != PIPELINE
-    }
+    return {name: _option(leaf, knobs) for name, leaf in tree.items() if name not in (PIPELINE, WORKGROUP_SIZE)}
+
+
+def _option(leaf: object, knobs: Mapping[str, KnobValue]) -> KnobValue:
+    if isinstance(leaf, KnobLeaf):
+        return knobs[leaf.name]
+    if isinstance(leaf, dict):
+        entries = ", ".join(f"{name} = {_option(each, knobs)}" for name, each in leaf.items())
+        return f"#iree_gpu.pipeline_options<{entries}>"
+    return str(leaf)
 
 
 def pipeline_of(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> str:

@@ -113,7 +113,7 @@ def example(template: Template) -> DispatchView:
     """A dispatch with the template's own example dims."""
     dims = template.declarations.dims
     if "s" in dims:
-        types = "f16" if template.is_for_gpu else "f32"
+        types = "f16" if "mma" in template.leaves else "f32"
         return read(attention(12, dims["m"], dims["s"], dims["k"], dims["n"], types=types))
     if "r" in dims:
         return read(softmax(dims.get("p", 1024), dims["r"]))

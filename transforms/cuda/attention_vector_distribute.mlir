@@ -12,6 +12,8 @@
 //            warps_n      warps along the columns; each of them does all scores.
 //            step_s       steps of 16 keys between two corrections of the running maximum.
 //            mma          which instruction; the inputs' type decides.
+//            no_reduce_shared_memory_bank_conflicts   whether rows in shared memory stay unpadded.
+//            reorder_workgroups_strategy   which of the parallel loops the workgroups run along first.
 // Known failures, which the constraints keep out: a tile that does not divide its loop; operands of a step that do not
 //            fit into a block's shared memory; more values of a thread than registers. Of 36 assignments drawn for
 //            32x512x128 in f16 on sm_90, ptxas let all 19 spill that break the last rule, and 3 of the 17 others, by 24
@@ -36,7 +38,13 @@ module attributes {transform.with_named_sequence} {
       config = {
         mma_kind = #iree_codegen.smt.one_of_knob<"mma", [#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>]>
       },
-      options = {iree_codegen.denormal_fp_math_f32 = #iree_codegen.denormal_fp_math<"preserve-sign">}
+      options = {
+        iree_codegen.denormal_fp_math_f32 = #iree_codegen.denormal_fp_math<"preserve-sign">,
+        gpu_pipeline_options = {
+          no_reduce_shared_memory_bank_conflicts = #iree_codegen.smt.one_of_knob<"no_reduce_shared_memory_bank_conflicts", [false, true]>,
+          reorder_workgroups_strategy = #iree_codegen.smt.one_of_knob<"reorder_workgroups_strategy", [#iree_gpu.reorder_workgroups_strategy<None>, #iree_gpu.reorder_workgroups_strategy<Transpose>]>
+        }
+      }
     }
     dims(%m, %n, %k, %s, %shared, %f16, %bf16) attributes {
       mlsearch.dims = ["m", "n", "k", "s", "l1_bytes", "mma_f16", "mma_bf16"],
@@ -49,7 +57,8 @@ module attributes {transform.with_named_sequence} {
       },
       mlsearch.defaults = {
         subgroup_m = 1, warps_m = 4, subgroup_n = 4, warps_n = 1, step_s = 4,
-        mma = "#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>"
+        mma = "#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>", no_reduce_shared_memory_bank_conflicts = false,
+        reorder_workgroups_strategy = "#iree_gpu.reorder_workgroups_strategy<None>"
       },
       mlsearch.priors = [
         {subgroup_m = 1, warps_m = 4, subgroup_n = 8, warps_n = 1, step_s = 4, mma = "#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>"},
@@ -144,7 +153,8 @@ module attributes {transform.with_named_sequence} {
     %function = transform.get_parent_op %root <{op_name = "func.func"}> : (!transform.any_op) -> !transform.any_op
     %translation = transform.param.constant #iree_codegen.translation_info<
         pipeline = #iree_gpu.pipeline<VectorDistribute> workgroup_size = [128, 1, 1] subgroup_size = 32,
-        {iree_codegen.denormal_fp_math_f32 = #iree_codegen.denormal_fp_math<"preserve-sign">}>
+        {iree_codegen.denormal_fp_math_f32 = #iree_codegen.denormal_fp_math<"preserve-sign">,
+         gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = false, reorder_workgroups_strategy = <None>>}>
         {mlsearch.bind = "translation_info"} -> !transform.any_param
     transform.annotate %function "translation_info" = %translation : !transform.any_op, !transform.any_param
     transform.yield

@@ -8,6 +8,8 @@
 //            warps_m, warps_n         warps of a workgroup along each loop.
 //            step_k                   matrix instructions along k in one step.
 //            mma                      which one; the inputs' type decides.
+//            no_reduce_shared_memory_bank_conflicts   whether rows in shared memory stay unpadded.
+// IREE's own choice is one of the assignments.
 // Known failures, which the constraints keep out: more than 128 accumulators a thread spill; operands of a step that do
 //            not fit into a block's shared memory do not launch.
 module attributes {transform.with_named_sequence} {
@@ -31,6 +33,11 @@ module attributes {transform.with_named_sequence} {
       config = {
         mma_kind = #iree_codegen.smt.one_of_knob<"mma", [#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>]>,
         promote_operands = [0, 1]
+      },
+      options = {
+        gpu_pipeline_options = {
+          no_reduce_shared_memory_bank_conflicts = #iree_codegen.smt.one_of_knob<"no_reduce_shared_memory_bank_conflicts", [false, true]>
+        }
       }
     }
     dims(%m, %n, %k, %shared, %f16, %bf16, %emitted) attributes {
@@ -44,7 +51,7 @@ module attributes {transform.with_named_sequence} {
       },
       mlsearch.defaults = {
         subgroup_m = 2, subgroup_n = 4, warps_m = 2, warps_n = 2, step_k = 2,
-        mma = "#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>"
+        mma = "#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>", no_reduce_shared_memory_bank_conflicts = false
       },
       mlsearch.priors = [
         {subgroup_m = 4, subgroup_n = 8, warps_m = 2, warps_n = 2, step_k = 2},
@@ -123,7 +130,8 @@ module attributes {transform.with_named_sequence} {
     transform.annotate %root "lowering_config" = %config : !transform.any_op, !transform.any_param
     %function = transform.get_parent_op %root <{op_name = "func.func"}> : (!transform.any_op) -> !transform.any_op
     %translation = transform.param.constant #iree_codegen.translation_info<
-        pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [128, 1, 1] subgroup_size = 32>
+        pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [128, 1, 1] subgroup_size = 32,
+        {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = false>}>
         {mlsearch.bind = "translation_info"} -> !transform.any_param
     transform.annotate %function "translation_info" = %translation : !transform.any_op, !transform.any_param
     transform.yield

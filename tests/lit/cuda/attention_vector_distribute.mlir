@@ -1,6 +1,6 @@
 // Attention of f16, with matrix instructions for both of its matmuls.
 // RUN: %configure_with=%templates/cuda/attention_vector_distribute.mlir %s | filecheck %s --check-prefix=DEFAULT
-// RUN: %bind %templates/cuda/attention_vector_distribute.mlir %s subgroup_m=2 warps_m=2 subgroup_n=2 warps_n=4 step_s=8 'mma=#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>' > %t.mlir
+// RUN: %bind %templates/cuda/attention_vector_distribute.mlir %s subgroup_m=2 warps_m=2 subgroup_n=2 warps_n=4 step_s=8 no_reduce_shared_memory_bank_conflicts=true 'reorder_workgroups_strategy=#iree_gpu.reorder_workgroups_strategy<Transpose>' 'mma=#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>' > %t.mlir
 // RUN: %configure_with=%t.mlir %s | filecheck %s --check-prefix=BOUND
 
 // IREE's own choice.
@@ -16,7 +16,7 @@
 // DEFAULT-NOT:     translation_info
 
 // BOUND-LABEL: func.func @attention()
-// BOUND-SAME:    workgroup_size = [256, 1, 1] subgroup_size = 32, {iree_codegen.denormal_fp_math_f32 = #iree_codegen.denormal_fp_math<"preserve-sign">}
+// BOUND-SAME:    workgroup_size = [256, 1, 1] subgroup_size = 32, {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = true, reorder_workgroups_strategy = <Transpose>>, iree_codegen.denormal_fp_math_f32 = #iree_codegen.denormal_fp_math<"preserve-sign">}
 // BOUND-NOT:     linalg.fill{{.*}}lowering_config
 // BOUND:         iree_linalg_ext.online_attention
 // BOUND-SAME:      pv_attrs = {lowering_config = #iree_gpu.lowering_config<{mma_kind = #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>, promote_operands = [1]

@@ -1,11 +1,11 @@
 // An f16 matmul with matrix instructions and what is fused behind it.
 // RUN: %configure_with=%templates/cuda/contraction_mma.mlir %s | filecheck %s --check-prefix=DEFAULT
-// RUN: %bind %templates/cuda/contraction_mma.mlir %s subgroup_m=4 subgroup_n=8 warps_m=2 warps_n=4 step_k=4 'mma=#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>' > %t.mlir
+// RUN: %bind %templates/cuda/contraction_mma.mlir %s subgroup_m=4 subgroup_n=8 warps_m=2 warps_n=4 step_k=4 no_reduce_shared_memory_bank_conflicts=true 'mma=#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>' > %t.mlir
 // RUN: %configure_with=%t.mlir %s | filecheck %s --check-prefix=BOUND
 
 // As it stands, the template takes the contraction of both functions, and no other op.
 // DEFAULT-LABEL: func.func @matmul()
-// DEFAULT-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [128, 1, 1] subgroup_size = 32>
+// DEFAULT-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [128, 1, 1] subgroup_size = 32, {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = false
 // DEFAULT:         linalg.matmul
 // DEFAULT-SAME:      mma_kind = #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>
 // DEFAULT-SAME:      subgroup = [2, 4, 0], workgroup = [64, 64, 0]
@@ -18,7 +18,7 @@
 
 // Bound to the first function, it takes that one only: 2 by 4 warps, of 4 by 8 matrix instructions of 16 by 8 each.
 // BOUND-LABEL: func.func @matmul()
-// BOUND-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [256, 1, 1] subgroup_size = 32>
+// BOUND-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [256, 1, 1] subgroup_size = 32, {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = true
 // BOUND:         linalg.matmul
 // BOUND-SAME:      promote_operands = [0, 1]
 // BOUND-SAME:      reduction = [0, 0, 4]

@@ -1,11 +1,11 @@
 // A matmul on CUDA cores and what is fused behind it.
 // RUN: %configure_with=%templates/cuda/contraction_simt.mlir %s | filecheck %s --check-prefix=DEFAULT
-// RUN: %bind %templates/cuda/contraction_simt.mlir %s thread_m=8 thread_n=4 threads_m=8 threads_n=32 step_k=16 'promote=[0, 1]' > %t.mlir
+// RUN: %bind %templates/cuda/contraction_simt.mlir %s thread_m=8 thread_n=4 threads_m=8 threads_n=32 step_k=16 'promote=[0, 1]' no_reduce_shared_memory_bank_conflicts=true 'counted=["m", "n"]' > %t.mlir
 // RUN: %configure_with=%t.mlir %s | filecheck %s --check-prefix=BOUND
 
 // As it stands, the template takes the contraction of both functions, and no other op.
 // DEFAULT-LABEL: func.func @matmul()
-// DEFAULT-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [128, 1, 1] subgroup_size = 32>
+// DEFAULT-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [128, 1, 1] subgroup_size = 32, {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = false
 // DEFAULT:         linalg.matmul
 // DEFAULT-SAME:      lowering_config = #iree_gpu.lowering_config<{{.*}}thread = [4, 4, 0], workgroup = [32, 64, 0]
 // DEFAULT-LABEL: func.func @plain()
@@ -18,7 +18,7 @@
 // Bound to the first function, it takes that one only: 8 by 32 threads, of 8 by 4 accumulators each. The pipeline fuses
 // the other ops into the contraction's tiles by itself.
 // BOUND-LABEL: func.func @matmul()
-// BOUND-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [256, 1, 1] subgroup_size = 32>
+// BOUND-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [8, 32, 1] subgroup_size = 32, {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = true
 // BOUND:         linalg.matmul
 // BOUND-SAME:      promote_operands = [0, 1]
 // BOUND-SAME:      reduction = [0, 0, 16]

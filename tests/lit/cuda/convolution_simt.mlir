@@ -1,6 +1,6 @@
 // A convolution on CUDA cores.
 // RUN: %configure_with=%templates/cuda/convolution_simt.mlir %s | filecheck %s --check-prefix=DEFAULT
-// RUN: %bind %templates/cuda/convolution_simt.mlir %s thread_o=7 thread_n=2 threads_o=8 threads_n=16 threads_o1=2 step_k=8 > %t.mlir
+// RUN: %bind %templates/cuda/convolution_simt.mlir %s thread_o=7 thread_n=2 threads_o=8 threads_n=16 threads_o1=2 step_k=8 step_f=3 step_f1=1 > %t.mlir
 // RUN: %configure_with=%t.mlir %s | filecheck %s --check-prefix=BOUND
 
 // DEFAULT-LABEL: func.func @convolution()
@@ -13,7 +13,7 @@
 // BOUND-LABEL: func.func @convolution()
 // BOUND-SAME:    #iree_gpu.pipeline<TileAndFuse> workgroup_size = [256, 1, 1] subgroup_size = 32>
 // BOUND:         linalg.conv_2d_nhwc_hwcf
-// BOUND-SAME:      reduction = [0, 0, 0, 0, 1, 1, 8], thread = [1, 1, 7, 2, 0, 0, 0], workgroup = [1, 2, 56, 32, 0, 0, 0]
+// BOUND-SAME:      reduction = [0, 0, 0, 0, 1, 3, 8], thread = [1, 1, 7, 2, 0, 0, 0], workgroup = [1, 2, 56, 32, 0, 0, 0]
 // BOUND-SAME:      mlsearch.entry = "bound"
 // BOUND-LABEL: func.func @other()
 // BOUND-NOT:     translation_info

@@ -1,10 +1,10 @@
 // An elementwise op on its own.
 // RUN: %configure_with=%templates/cuda/elementwise_tile_and_fuse.mlir %s | filecheck %s --check-prefix=DEFAULT
-// RUN: %bind %templates/cuda/elementwise_tile_and_fuse.mlir %s vector=2 threads=32 rows=8 rounds=4 > %t.mlir
+// RUN: %bind %templates/cuda/elementwise_tile_and_fuse.mlir %s vector=2 threads=32 rows=8 rounds=4 'promote=[0]' no_reduce_shared_memory_bank_conflicts=true 'counted=["p", "p1"]' > %t.mlir
 // RUN: %configure_with=%t.mlir %s | filecheck %s --check-prefix=BOUND
 
 // DEFAULT-LABEL: func.func @elementwise()
-// DEFAULT-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [64, 1, 1] subgroup_size = 32>
+// DEFAULT-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [64, 1, 1] subgroup_size = 32, {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = false>}>
 // DEFAULT:         linalg.generic
 // DEFAULT-SAME:      lowering_config = #iree_gpu.lowering_config<{thread = [1, 4], workgroup = [1, 256]}>
 // DEFAULT-LABEL: func.func @other()
@@ -12,9 +12,9 @@
 // DEFAULT-NOT:     translation_info
 
 // BOUND-LABEL: func.func @elementwise()
-// BOUND-SAME:    #iree_gpu.pipeline<TileAndFuse> workgroup_size = [256, 1, 1] subgroup_size = 32>
+// BOUND-SAME:    #iree_gpu.pipeline<TileAndFuse> workgroup_size = [32, 8, 1] subgroup_size = 32, {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = true>}>
 // BOUND:         linalg.generic
-// BOUND-SAME:      lowering_config = #iree_gpu.lowering_config<{thread = [4, 2], workgroup = [32, 64]}>
+// BOUND-SAME:      lowering_config = #iree_gpu.lowering_config<{promote_operands = [0], thread = [4, 2], workgroup = [32, 64]}>
 // BOUND-SAME:      mlsearch.entry = "bound"
 // BOUND-LABEL: func.func @other()
 // BOUND-NOT:     lowering_config

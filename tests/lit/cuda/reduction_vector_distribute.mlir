@@ -1,10 +1,10 @@
 // A softmax: two reductions and what follows them.
 // RUN: %configure_with=%templates/cuda/reduction_vector_distribute.mlir %s | filecheck %s --check-prefix=DEFAULT
-// RUN: %bind %templates/cuda/reduction_vector_distribute.mlir %s vector=2 subgroups=4 rounds=2 > %t.mlir
+// RUN: %bind %templates/cuda/reduction_vector_distribute.mlir %s vector=2 subgroups=4 rounds=2 no_reduce_shared_memory_bank_conflicts=true 'reorder_workgroups_strategy=#iree_gpu.reorder_workgroups_strategy<Transpose>' > %t.mlir
 // RUN: %configure_with=%t.mlir %s | filecheck %s --check-prefix=BOUND
 
 // DEFAULT-LABEL: func.func @softmax()
-// DEFAULT-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<VectorDistribute> workgroup_size = [64, 1, 1] subgroup_size = 32>
+// DEFAULT-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<VectorDistribute> workgroup_size = [64, 1, 1] subgroup_size = 32, {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = false, reorder_workgroups_strategy = <None>>}>
 // DEFAULT:         iterator_types = ["parallel", "reduction"]
 // DEFAULT-SAME:      lowering_config = #iree_gpu.lowering_config<{{.*}}partial_reduction = [0, 256]
 // DEFAULT-LABEL: func.func @other()
@@ -13,7 +13,7 @@
 
 // The reductions and the op along the reduced loop share a row alike: 4 warps, 2 elements of a thread at a time, twice.
 // BOUND-LABEL: func.func @softmax()
-// BOUND-SAME:    workgroup_size = [128, 1, 1] subgroup_size = 32
+// BOUND-SAME:    workgroup_size = [128, 1, 1] subgroup_size = 32, {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = true, reorder_workgroups_strategy = <Transpose>>}>
 // BOUND:         iterator_types = ["parallel", "reduction"]
 // BOUND-SAME:      lane_basis = {{\[\[}}1, 32], [0, 1]], partial_reduction = [0, 512], subgroup_basis = {{\[\[}}1, 4], [0, 1]], thread = [0, 2]
 // BOUND:         iterator_types = ["parallel", "reduction"]
