@@ -15,7 +15,6 @@ from mlsearch.payload import load_payload
 from mlsearch.records.store import Store
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import templates_for
-from mlsearch.target import host_cores
 from mlsearch.task import Task, cut
 from mlsearch.tune.trials import build_untuned, compile_limit_s
 from mlsearch.tune.unmeasured import CARRIED, SearchOptions, UnmeasuredSearch, Waiting
@@ -108,20 +107,9 @@ def _export_task(
 ) -> tuple[BundledTask, ExportedTask]:
     assert task.workload is not None and task.signature is not None
     untuned = build_untuned(bench, task)
-    search = UnmeasuredSearch(
-        bench,
-        store,
-        SearchOptions(
-            options.study,
-            options.sampler,
-            options.seed,
-            surrogate=True,
-            jobs=options.jobs or host_cores(),
-            compile_limit_s=compile_limit_s(untuned),
-        ),
-        task,
-        space,
-    )
+    limit_s = compile_limit_s(untuned)
+    asked = SearchOptions(options.study, options.sampler, options.seed, True, options.jobs, limit_s)
+    search = UnmeasuredSearch(bench, store, asked, task, space)
     shipped = {each.candidate.key for each in search.waiting()}
     spent = search.run(options.trials)
     fresh = [each for each in search.waiting() if each.candidate.key not in shipped]

@@ -59,10 +59,12 @@ PADDED_STEP = "padded_step"
 
 
 def padded(text: str) -> str:
-    """The module with an entry `padding` in the config: the workgroup's tile, and `PADDED_STEP` for the reduction.
+    """The module with an entry `padding` in the config: the workgroup's tile, and `PADDED_STEP` for the reduction. A
+    convolution as implicit GEMM, whose tile has fewer loops than the convolution, also gets `padding_conv` with the
+    tile of the convolution's parallel loops.
 
-    IREE's own choice has one wherever a loop is no multiple of the matrix instruction's. Its constraints leave it out,
-    and nearly all candidates then fail to bufferize.
+    IREE's own choice has them wherever a loop is no multiple of the matrix instruction's. Its constraints leave them
+    out, and nearly all candidates then fail to bufferize.
     """
     module = parse(text, new_context())
     op = _constraints(module)
@@ -70,10 +72,14 @@ def padded(text: str) -> str:
     with module.context:
         tile = [str(item) for item in mlir.ArrayAttr(tree["workgroup"])]
         steps = [str(item) for item in mlir.ArrayAttr(tree["reduction"])]
+        parallel = [item for item in tile if item.startswith("#iree_codegen.smt.int_knob")]
         tile[[step.startswith("#iree_codegen.smt.int_knob") for step in steps].index(True)] = (
             f'#iree_codegen.smt.int_knob<"{PADDED_STEP}">'
         )
         entries = {name: str(value) for name, value in tree.items()} | {"padding": f"[{', '.join(tile)}]"}
+        if len(tile) < len(op.operands):
+            zeros = ["0 : i64"] * (len(op.operands) - len(parallel))
+            entries["padding_conv"] = f"[{', '.join([*parallel, *zeros])}]"
         op.attributes["knobs"] = mlir.Attribute.parse(_dictionary(entries))
     return str(module)
 

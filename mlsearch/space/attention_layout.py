@@ -75,8 +75,8 @@ def _by_matrices(declarations: Declarations, view: DispatchView, knobs: Mapping[
 
 
 def _by_lanes(declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue]) -> Layout:
-    """VectorDistribute without matrix instructions: warps and their lanes share the keys, what a query and a key have in
-    common, and the columns of the output."""
+    """VectorDistribute without matrix instructions: warps and their lanes share the keys, lanes also what a query and a
+    key have in common, and the columns of the output."""
     loops = view.workload.loops
     tree = declarations.knob_tree
     shared = [

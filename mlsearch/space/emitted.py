@@ -24,7 +24,8 @@ from mlsearch.ir.template import Assertion, Declarations, Expression, KnobLeaf
 from mlsearch.space.bounds import bounded_domains
 from mlsearch.space.constraints import evaluate, knobs_of
 from mlsearch.space.gpu_layout import matrix_instruction
-from mlsearch.space.pressure import MMA_KIND, matrix_shapes, matrix_size, pressure_assertions
+from mlsearch.space.pressure import MMA_KIND, pressure_assertions
+from mlsearch.space.ragged import with_whole_instructions
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.space.terms import reduced, text_of
@@ -34,8 +35,6 @@ from mlsearch.workload import Loop, Tiling
 
 _EMIT_FLAG = "--iree-codegen-emit-pipeline-constraints"
 _ANY = "!transform.any_op"
-_MOST_PADDED = Expression("constant", value=512)
-"""The largest tile that IREE's constraints allow, a power of two."""
 
 
 @dataclass(frozen=True)
@@ -150,13 +149,11 @@ def template_of(text: str, identifier: str, path: Path, chip: Chip | None, opene
     if opened:
         text = ir_emitted.opened(text)
     emitted = read_emitted(text)
-    assertions = list(emitted.assertions)
-    if opened and _needs_padding(emitted):
-        emitted = read_emitted(ir_emitted.padded(text))
-        assertions = [_without_rest(assertion, emitted) for assertion in assertions]
-        assertions.append(_padded_step(emitted))
+    assertions = emitted.assertions
+    if opened:
+        emitted, assertions = with_whole_instructions(emitted)
     if chip is not None:
-        assertions += pressure_assertions(emitted, chip)
+        assertions += tuple(pressure_assertions(emitted, chip))
     short = reduced(assertions)
     leaves = {name: leaf for name, leaf in _leaves(emitted.knob_tree).items() if name not in short.derived}
     integers = [name for name, leaf in leaves.items() if not leaf.options]
@@ -192,38 +189,6 @@ def _template(
         is_strategy=False,
     )
     return EmittedTemplate(identifier, path, emitted.text, declarations, emitted, derived)
-
-
-def _needs_padding(emitted: EmittedConstraints) -> bool:
-    """Whether a loop of a contraction is no multiple of a matrix instruction's."""
-    shapes = matrix_shapes(emitted)
-    loops = list(emitted.dims.values())
-    if emitted.pipeline != "TileAndFuse" or shapes is None or len(loops) != 3:
-        return False
-    return any(size % unit for shape in shapes for size, unit in zip(loops, shape, strict=True))
-
-
-def _padded_step(emitted: EmittedConstraints) -> Assertion:
-    """What a step of the reduction comes to in iterations."""
-    [step] = _leaves(emitted.knob_tree["reduction"])
-    iterations = Expression("int.mul", (Expression("knob", value=step), matrix_size(emitted, 2)))
-    padded = Expression("knob", value=ir_emitted.PADDED_STEP)
-    return Assertion(Expression("eq", (padded, iterations)), "a step is padded to whole matrix instructions", ())
-
-
-def _without_rest(assertion: Assertion, emitted: EmittedConstraints) -> Assertion:
-    """A constraint that a workgroup's tile divides its loop, without it for tiles that are powers of two: what is padded
-    to the tile has no rest. IREE's own choice is such a tile, and without one 731 rows have tiles of 16, 32 and 368."""
-    condition = assertion.condition
-    if condition.op != "eq" or condition.arguments[0].op != "int.mod":
-        return assertion
-    tile = condition.arguments[0].arguments[1]
-    if tile.op != "knob" or str(tile.value) not in _names(emitted.knob_tree, "workgroup"):
-        return assertion
-    power = Expression("eq", (Expression("int.mod", (_MOST_PADDED, tile)), Expression("constant", value=0)))
-    return Assertion(
-        Expression("or", (condition, power)), f"{assertion.message}, or it is a power of two", assertion.shown
-    )
 
 
 def _narrowed(

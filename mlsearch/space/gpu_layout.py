@@ -115,7 +115,8 @@ def _tiles(
     # TileAndFuse counts a warp's tile and a step in matrix instructions.
     units = dict(zip("mnk", shape, strict=True)) if shape and not distributes else {}
     inside = {
-        level: tuple(min(size, loop.size) for size, loop in zip(own, loops, strict=True)) for level, own in sizes.items()
+        level: tuple(min(size, loop.size) for size, loop in zip(own, loops, strict=True))
+        for level, own in sizes.items()
     }
     workgroup = inside["workgroup"]
     step = [size * units.get(loop.role, 1) for size, loop in zip(_step(sizes, loops), loops, strict=True)]

@@ -190,8 +190,8 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     shared memory of a block; `threads`; `mma_f16`, `mma_bf16`: 1 if a GPU's matrix instructions take the inputs' type,
     else 0; `emitted`: how many spaces the compiler itself emits; `inner`: size of the innermost loop that another op
     runs in parallel where the root op reduces, or 1; `rows_contiguous`: 1 if an input lies in memory along the root
-    op's innermost reduction loop, else 0; `transposed`: which input, counted from 1, is the first that does not lie in
-    memory along the root op's innermost loop, 0 if there is none.
+    op's innermost reduction loop, else 0; `transposed`: which operand, counted from 1, is the first that moves along
+    the root op's innermost loop, but does not lie in memory along it; 0 if there is none.
     """
     workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]
@@ -215,14 +215,13 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
         "emitted": 0,
         "inner": _inner_size(view),
         "rows_contiguous": int(_reduces_rows(workload)),
-        "transposed": _transposed_input(workload),
+        "transposed": _transposed_operand(workload),
     }
 
 
-def _transposed_input(workload: Workload) -> int:
+def _transposed_operand(workload: Workload) -> int:
     innermost = len(workload.loops) - 1
-    inputs = [operand for operand in workload.operands if not operand.is_output]
-    across = [number for number, operand in enumerate(inputs, 1) if innermost in operand.loops[:-1]]
+    across = [number for number, operand in enumerate(workload.operands, 1) if innermost in operand.loops[:-1]]
     return across[0] if across else 0
 
 

@@ -25,7 +25,6 @@ from mlsearch.payload import load_payload
 from mlsearch.records.store import Store
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import templates_for
-from mlsearch.target import host_cores
 from mlsearch.task import Task, cut
 from mlsearch.tune.options import TuneOptions
 from mlsearch.tune.unmeasured import CARRIED, FindArtifact, SearchOptions, Spent, UnmeasuredSearch, Waiting
@@ -198,20 +197,10 @@ def _build_task(
     untuned = bench.build_one(untuned_request)
     if not isinstance(untuned, Built):
         raise MlsearchError(f"it does not compile alone: {getattr(untuned, 'message', type(untuned).__name__)}")
-    search = UnmeasuredSearch(
-        bench,
-        store,
-        SearchOptions(
-            options.study,
-            options.sampler,
-            options.seed,
-            options.surrogate,
-            options.jobs or host_cores(),
-            COMPILE_LIMIT_S,
-        ),
-        task,
-        space,
+    asked = SearchOptions(
+        options.study, options.sampler, options.seed, options.surrogate, options.jobs, COMPILE_LIMIT_S
     )
+    search = UnmeasuredSearch(bench, store, asked, task, space)
     known = search.tried
     began = bench.stopwatch.wall_s
     spent = search.run(max(0, (options.trials_per_task or 1) - 1 - known))

@@ -31,7 +31,7 @@ from mlsearch.records.store import Store
 from mlsearch.search.base import Asked, CandidateFilter, KeepFirst
 from mlsearch.search.make import make_proposer
 from mlsearch.space.space import Space
-from mlsearch.target import compiler_version
+from mlsearch.target import compiler_version, host_cores
 from mlsearch.task import Task
 from mlsearch.tune.trials import build_request, make_gate, study_name
 from mlsearch.workbench import Workbench
@@ -54,8 +54,8 @@ class SearchOptions:
     sampler: str
     seed: int
     surrogate: bool
-    jobs: int
-    """Compile processes."""
+    jobs: int | None
+    """Compile processes; None: all cores."""
     compile_limit_s: float
 
 
@@ -128,9 +128,9 @@ class UnmeasuredSearch:
 
     def run(self, count: int) -> Spent:
         """Ask for `count` new candidates and build them; fewer if the space has no more."""
-        done = 0
+        done, at_a_time = 0, max(_FEWEST_AT_A_TIME, 8 * (self._options.jobs or host_cores()))
         while done < count:
-            asked = self._proposer.ask(min(count - done, max(_FEWEST_AT_A_TIME, 8 * self._options.jobs)))
+            asked = self._proposer.ask(min(count - done, at_a_time))
             if not asked:
                 break
             self._build(asked, done, count)

@@ -9,7 +9,11 @@ import pytest
 
 from mlsearch import toolchain
 from mlsearch.candidate import Signature, TensorSpec
+from mlsearch.payload import load_payload
+from mlsearch.space.space import Space, space_of
+from mlsearch.space.template import templates_for
 from mlsearch.target import resolve
+from mlsearch.task import Task, cut
 
 # Before the contract suites are imported, so that their failures show values.
 pytest.register_assert_rewrite("mlsearch.testing")
@@ -58,3 +62,26 @@ def matmul_artifacts(build: Callable[[Path], Path], matmul_signature: Signature)
         hanging=build(ARTIFACTS / "matmul_hanging.mlir"),
         slow=build(ARTIFACTS / "matmul_slow.mlir"),
     )
+
+
+CudaSpaces = Callable[[str, str], list[tuple[Task, Space]]]
+
+
+@pytest.fixture(scope="session")
+def cuda_spaces(tmp_path_factory: pytest.TempPathFactory) -> CudaSpaces:
+    """The tasks of a payload's text on an architecture, with their spaces; laid out once for all tests."""
+    known: dict[tuple[str, str], list[tuple[Task, Space]]] = {}
+
+    def laid_out(text: str, architecture: str) -> list[tuple[Task, Space]]:
+        if (text, architecture) not in known:
+            target = resolve(f"cuda:{architecture}", 1)
+            folder = tmp_path_factory.mktemp("cuda")
+            (folder / "payload.mlir").write_text(text)
+            tasks = cut(load_payload(folder / "payload.mlir", target, folder), target, folder)
+            spaces = [space_of(task, templates_for(target, None), target) for task in tasks]
+            found = [(task, space) for task, space in zip(tasks, spaces, strict=True) if isinstance(space, Space)]
+            assert len(found) == len(tasks), spaces
+            known[text, architecture] = found
+        return known[text, architecture]
+
+    return laid_out

@@ -6,8 +6,8 @@
 //            threads     threads of a workgroup along the innermost loop.
 //            rows        iterations of the loop around it in a workgroup, one thread each.
 //            rounds      of them to a thread.
-//            promote     the input that a workgroup copies to shared memory first: the first one that is read across the
-//                        innermost loop, as in a transpose, and only where tiles divide both loops.
+//            promote     the operand that goes through shared memory: the first one that lies across the innermost loop,
+//                        as in a transpose, and only where tiles divide both loops.
 //            no_reduce_shared_memory_bank_conflicts   whether the rows of that copy stay unpadded.
 //            counted     roles whose threads are counted along x and y of the workgroup; all along x if empty.
 // IREE's own choice is one of the assignments.

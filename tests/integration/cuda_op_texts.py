@@ -1,0 +1,172 @@
+"""A small payload for each kind of op that is tuned on CUDA."""
+
+from __future__ import annotations
+
+
+def contraction(inputs: str, m: int, n: int, k: int) -> str:
+    return f"""
+func.func @f(%a: tensor<{m}x{k}x{inputs}>, %b: tensor<{k}x{n}x{inputs}>) -> tensor<{m}x{n}xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<{m}x{n}xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<{m}x{n}xf32>) -> tensor<{m}x{n}xf32>
+  %c = linalg.matmul ins(%a, %b : tensor<{m}x{k}x{inputs}>, tensor<{k}x{n}x{inputs}>)
+                     outs(%init : tensor<{m}x{n}xf32>) -> tensor<{m}x{n}xf32>
+  return %c : tensor<{m}x{n}xf32>
+}}
+"""
+
+
+BATCH_MATMUL = """
+func.func @f(%a: tensor<4x64x64xf16>, %b: tensor<4x64x64xf16>) -> tensor<4x64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<4x64x64xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<4x64x64xf32>) -> tensor<4x64x64xf32>
+  %c = linalg.batch_matmul ins(%a, %b : tensor<4x64x64xf16>, tensor<4x64x64xf16>)
+                           outs(%init : tensor<4x64x64xf32>) -> tensor<4x64x64xf32>
+  return %c : tensor<4x64x64xf32>
+}
+"""
+
+MATMUL_BIAS_GELU = """
+#row = affine_map<(i, j) -> (j)>
+#all = affine_map<(i, j) -> (i, j)>
+func.func @f(%a: tensor<64x128xf16>, %b: tensor<128x64xf16>, %bias: tensor<64xf32>) -> tensor<64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %half = arith.constant 0.5 : f32
+  %one = arith.constant 1.0 : f32
+  %scale = arith.constant 0.70710677 : f32
+  %empty = tensor.empty() : tensor<64x64xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %c = linalg.matmul ins(%a, %b : tensor<64x128xf16>, tensor<128x64xf16>)
+                     outs(%init : tensor<64x64xf32>) -> tensor<64x64xf32>
+  %gelu = linalg.generic {indexing_maps = [#all, #row, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%c, %bias : tensor<64x64xf32>, tensor<64xf32>) outs(%empty : tensor<64x64xf32>) {
+  ^bb0(%x: f32, %add: f32, %out: f32):
+    %sum = arith.addf %x, %add : f32
+    %scaled = arith.mulf %sum, %scale : f32
+    %erf = math.erf %scaled : f32
+    %shifted = arith.addf %erf, %one : f32
+    %product = arith.mulf %sum, %shifted : f32
+    %result = arith.mulf %product, %half : f32
+    linalg.yield %result : f32
+  } -> tensor<64x64xf32>
+  return %gelu : tensor<64x64xf32>
+}
+"""
+
+
+def convolution(inputs: str, size: int = 16) -> str:
+    image, filters = f"tensor<1x{size + 2}x{size + 2}x32x{inputs}>", f"tensor<3x3x32x32x{inputs}>"
+    out = f"tensor<1x{size}x{size}x32xf32>"
+    return f"""
+func.func @f(%image: {image}, %filter: {filters}) -> {out} {{
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : {out}
+  %init = linalg.fill ins(%zero : f32) outs(%empty : {out}) -> {out}
+  %c = linalg.conv_2d_nhwc_hwcf ins(%image, %filter : {image}, {filters}) outs(%init : {out}) -> {out}
+  return %c : {out}
+}}
+"""
+
+
+SOFTMAX = """
+func.func @f(%x: tensor<64x256xf32>) -> tensor<64x256xf32> {
+  %empty = tensor.empty() : tensor<64x256xf32>
+  %y = linalg.softmax dimension(1) ins(%x : tensor<64x256xf32>) outs(%empty : tensor<64x256xf32>) -> tensor<64x256xf32>
+  return %y : tensor<64x256xf32>
+}
+"""
+
+RMSNORM = """
+#row = affine_map<(i, j) -> (i)>
+#all = affine_map<(i, j) -> (i, j)>
+func.func @f(%x: tensor<64x512xf32>) -> tensor<64x512xf32> {
+  %zero = arith.constant 0.0 : f32
+  %length = arith.constant 512.0 : f32
+  %epsilon = arith.constant 1.0e-5 : f32
+  %rows = tensor.empty() : tensor<64xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%rows : tensor<64xf32>) -> tensor<64xf32>
+  %squares = linalg.generic {indexing_maps = [#all, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<64x512xf32>) outs(%init : tensor<64xf32>) {
+  ^bb0(%in: f32, %sum: f32):
+    %square = arith.mulf %in, %in : f32
+    %next = arith.addf %square, %sum : f32
+    linalg.yield %next : f32
+  } -> tensor<64xf32>
+  %empty = tensor.empty() : tensor<64x512xf32>
+  %y = linalg.generic {indexing_maps = [#all, #row, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %squares : tensor<64x512xf32>, tensor<64xf32>) outs(%empty : tensor<64x512xf32>) {
+  ^bb0(%in: f32, %sum: f32, %out: f32):
+    %mean = arith.divf %sum, %length : f32
+    %safe = arith.addf %mean, %epsilon : f32
+    %scale = math.rsqrt %safe : f32
+    %result = arith.mulf %in, %scale : f32
+    linalg.yield %result : f32
+  } -> tensor<64x512xf32>
+  return %y : tensor<64x512xf32>
+}
+"""
+
+# Scores, softmax and weighted sum as ops of their own: three tasks.
+ATTENTION = """
+#scores = affine_map<(b, m, n, k) -> (b, m, n)>
+func.func @f(%q: tensor<4x64x64xf32>, %k: tensor<4x64x64xf32>, %v: tensor<4x64x64xf32>) -> tensor<4x64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<4x64x64xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<4x64x64xf32>) -> tensor<4x64x64xf32>
+  %scores = linalg.generic {
+      indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, n, k)>, #scores],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%q, %k : tensor<4x64x64xf32>, tensor<4x64x64xf32>) outs(%init : tensor<4x64x64xf32>) {
+  ^bb0(%x: f32, %y: f32, %sum: f32):
+    %product = arith.mulf %x, %y : f32
+    %next = arith.addf %sum, %product : f32
+    linalg.yield %next : f32
+  } -> tensor<4x64x64xf32>
+  %weights = linalg.softmax dimension(2)
+      ins(%scores : tensor<4x64x64xf32>) outs(%empty : tensor<4x64x64xf32>) -> tensor<4x64x64xf32>
+  %out = linalg.batch_matmul ins(%weights, %v : tensor<4x64x64xf32>, tensor<4x64x64xf32>)
+                             outs(%init : tensor<4x64x64xf32>) -> tensor<4x64x64xf32>
+  return %out : tensor<4x64x64xf32>
+}
+"""
+
+
+def attention_op(inputs: str) -> str:
+    tensor = f"tensor<4x128x64x{inputs}>"
+    return f"""
+#q = affine_map<(b, m, n, k, s) -> (b, m, k)>
+#k = affine_map<(b, m, n, k, s) -> (b, s, k)>
+#v = affine_map<(b, m, n, k, s) -> (b, s, n)>
+#scale = affine_map<(b, m, n, k, s) -> ()>
+#o = affine_map<(b, m, n, k, s) -> (b, m, n)>
+func.func @f(%q: {tensor}, %k: {tensor}, %v: {tensor}) -> {tensor} {{
+  %scale = arith.constant 0.125 : {inputs}
+  %empty = tensor.empty() : {tensor}
+  %r = iree_linalg_ext.attention <{{indexing_maps = [#q, #k, #v, #scale, #o]}}>
+      ins(%q, %k, %v, %scale : {tensor}, {tensor}, {tensor}, {inputs})
+      outs(%empty : {tensor}) {{
+  ^bb0(%score: f32):
+    iree_linalg_ext.yield %score : f32
+  }} -> {tensor}
+  return %r : {tensor}
+}}
+"""
+
+
+OPS = {
+    "matmul f16": contraction("f16", 128, 128, 128),
+    "matmul bf16": contraction("bf16", 128, 128, 128),
+    "matmul f32": contraction("f32", 128, 128, 64),
+    "odd matmul f16": contraction("f16", 731, 1023, 137),
+    "batch matmul f16": BATCH_MATMUL,
+    "matmul bias GELU f16": MATMUL_BIAS_GELU,
+    "conv2d f16": convolution("f16"),
+    "conv2d f32": convolution("f32"),
+    "softmax": SOFTMAX,
+    "RMSNorm": RMSNORM,
+    "attention": ATTENTION,
+    "attention op f16": attention_op("f16"),
+    "attention op bf16": attention_op("bf16"),
+    "attention op f32": attention_op("f32"),
+}
