@@ -147,6 +147,40 @@ def test_a_ragged_contraction_is_padded_to_its_tile(tmp_path: Path) -> None:
     assert padding in template.compilation_info(candidate.knobs)
 
 
+def test_tiles_of_a_ragged_contraction_may_be_powers_of_two(tmp_path: Path) -> None:
+    template = template_of(emit(matmul(731, 127, 33), tmp_path)[0], "e", Path("e"), find_chip("sm_80"))
+    [rows] = [knob for knob in TemplateSpace(template, template.emitted.dims).knobs if knob.name == "wg_0"]
+    # 731 rounded up is 46 times 16, whose other divisors are 32 and 368.
+    assert {16, 32, 64, 128, 368} <= set(rows.values)
+    even = template_of(emit(matmul(96, 128, 32), tmp_path)[0], "e", Path("e"), find_chip("sm_80"))
+    [rows] = [knob for knob in TemplateSpace(even, even.emitted.dims).knobs if knob.name == "wg_0"]
+    assert 64 not in rows.values
+
+
+def test_a_ragged_convolution_is_padded_as_implicit_gemm_and_cut_without_a_rest_as_itself(tmp_path: Path) -> None:
+    image, filters, out = "tensor<1x16x30x32xf16>", "tensor<3x3x32x32xf16>", "tensor<1x14x28x32xf32>"
+    itself, implicit, *_ = emit(
+        f"""
+func.func @f(%image: {image}, %filter: {filters}, %c: {out}) -> {out} {{
+  %d = linalg.conv_2d_nhwc_hwcf ins(%image, %filter : {image}, {filters}) outs(%c : {out}) -> {out}
+  return %d : {out}
+}}
+""",
+        tmp_path,
+    )
+    template = template_of(implicit, "e", Path("e"), find_chip("sm_80"))
+    candidate = next(iter(TemplateSpace(template, template.emitted.dims)))
+    numbers = template.numbers(candidate.knobs)
+    tile = [numbers[f"wg_{index}"] for index in range(3)]
+    info = template.compilation_info(candidate.knobs)
+    assert f"padding = {[*tile, 16 * numbers['red_5']]}" in info
+    assert f"padding_conv = {[*tile, 0, 0, 0]}" in info
+    template = template_of(itself, "e", Path("e"), find_chip("sm_80"))
+    [columns] = [knob for knob in TemplateSpace(template, template.emitted.dims).knobs if knob.name == "wg_1"]
+    # 28 rounded up is 32: all of it, not 16 and a rest.
+    assert columns.values == (32,)
+
+
 def test_constraints_that_cannot_be_followed_become_a_note(
     small: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
