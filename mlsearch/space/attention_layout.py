@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from math import ceil, prod
 
 from mlsearch.candidate import KnobValue
 from mlsearch.cuda.chips import WARP
@@ -58,11 +58,10 @@ def _by_matrices(declarations: Declarations, view: DispatchView, knobs: Mapping[
     """VectorDistribute with matrix instructions: all operands go through shared memory, and warps share a tile."""
     loops = view.workload.loops
     tree = declarations.knob_tree
-    levels = [
-        (level, tuple(level_size(level, loop, tree[level], knobs, distributes=True) for loop in loops))
+    sizes = {
+        level: tuple(level_size(level, loop, tree[level], knobs, distributes=True) for loop in loops)
         for level in ("workgroup", "reduction", "subgroup")
-    ]
-    sizes = dict(levels)
+    }
     threads = WARP * prod(sizes["subgroup"])
     extras = config_entries(declarations, knobs)
     parts = {}
@@ -71,7 +70,8 @@ def _by_matrices(declarations: Declarations, view: DispatchView, knobs: Mapping[
         entries = {**extras, **_promotion(promoted), "subgroup_basis": basis}
         parts[matmul] = f"#iree_gpu.lowering_config<{dictionary(entries)}>"
     root = {**_promotion((0, 1, 2)), **{level: str(list(sizes[level])) for level in ("reduction", "workgroup")}}
-    return _launched(declarations, knobs, levels, extras, root, parts, threads)
+    tiles = _tiles(loops, sizes["workgroup"], sizes["reduction"], sizes["subgroup"])
+    return _launched(declarations, knobs, tiles, extras, root, parts, threads)
 
 
 def _by_lanes(declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue]) -> Layout:
@@ -79,11 +79,10 @@ def _by_lanes(declarations: Declarations, view: DispatchView, knobs: Mapping[str
     key have in common, and the columns of the output."""
     loops = view.workload.loops
     tree = declarations.knob_tree
-    shared = [
-        (level, tuple(level_size(level, loop, tree[level], knobs, distributes=True) for loop in loops))
+    sizes = {
+        level: tuple(level_size(level, loop, tree[level], knobs, distributes=True) for loop in loops)
         for level in ("workgroup", "partial_reduction", "subgroup", "lane")
-    ]
-    sizes = dict(shared)
+    }
     vectors = tree["thread"]
     assert isinstance(vectors, dict)
     sizes["thread"] = tuple(tile_size(vectors[loop.role], knobs) if loop.role in vectors else 0 for loop in loops)
@@ -98,8 +97,25 @@ def _by_lanes(declarations: Declarations, view: DispatchView, knobs: Mapping[str
             entries[f"{basis}_basis"] = f"[{counts}, {[places.index(index) for index in own]}]"
         parts[matmul] = f"#iree_gpu.lowering_config<{dictionary(entries)}>"
     root = {level: str(list(sizes[level])) for level in ("partial_reduction", "workgroup")}
-    levels = [("workgroup", sizes["workgroup"]), ("reduction", sizes["partial_reduction"]), ("thread", sizes["thread"])]
-    return _launched(declarations, knobs, levels, {}, root, parts, WARP * prod(sizes["subgroup"]))
+    tiles = _tiles(loops, sizes["workgroup"], sizes["partial_reduction"], sizes["subgroup"])
+    # What a warp has, its lanes share, whole loops included.
+    warp = (size or loop.size for size, loop in zip(tiles[-1][1], loops, strict=True))
+    tiles.append(("thread", tuple(ceil(size / lanes) for size, lanes in zip(warp, sizes["lane"], strict=True))))
+    return _launched(declarations, knobs, tiles, {}, root, parts, WARP * prod(sizes["subgroup"]))
+
+
+def _tiles(
+    loops: Sequence[Loop], workgroup: Sequence[int], step: Sequence[int], warps: Sequence[int]
+) -> list[tuple[str, tuple[int, ...]]]:
+    """In the terms of `workload.GPU_TILES`. `warps`: how many share each loop."""
+    around = (
+        tile if loop.kind == "parallel" else each for tile, each, loop in zip(workgroup, step, loops, strict=True)
+    )
+    return [
+        ("workgroup", tuple(workgroup)),
+        ("step", tuple(step)),
+        ("warp", tuple(ceil(size / count) for size, count in zip(around, warps, strict=True))),
+    ]
 
 
 def _launched(

@@ -165,7 +165,7 @@ def test_neighbouring_lanes_have_neighbouring_keys_in_whatever_order_the_loops_a
     text = attention(queries=128, keys=128, columns=64, domain=domain)
     laid_out = layout("cuda/attention_partial_rows.mlir", text, queries=2, vector_k=2)
     keys = domain.split(", ").index("s")
-    assert laid_out.tiling.by_level["reduction"][keys] == 128
+    assert laid_out.tiling.by_level["step"][keys] == 128
     assert laid_out.launch == " workgroup_size = [256, 1, 1] subgroup_size = 32"
     for matmul_config in re.findall(r"lowering_config<(.*?)>}", laid_out.decomposition):
         counts, places = re.findall(r"lane_basis = \[(\[.*?\]), (\[.*?\])\]", matmul_config)[0]

@@ -6,10 +6,12 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from iree.compiler import ir as mlir
 from spec_time_functions import attention, elementwise, filled, function_text, matmul, read, softmax
 
+from mlsearch.cuda.chips import find_chip
 from mlsearch.errors import KnobError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.module import new_context, parse, python_value, walk
@@ -17,6 +19,7 @@ from mlsearch.ir.template import BIND
 from mlsearch.space.constraints import knobs_of
 from mlsearch.space.template import PREPROCESSING, Template, built_in_folder
 from mlsearch.space.template_space import TemplateSpace
+from mlsearch.surrogate.gpu_features import GpuFeatureExtractor
 from mlsearch.testing.bind import LANES, bound_library
 from mlsearch.testing.bind import knobs_of as settings
 
@@ -158,6 +161,14 @@ def test_the_file_shows_what_its_defaults_bind_to(path: Path) -> None:
         every = [layout.root_config, *layout.companion_configs.values()]
         for config in every:
             assert canonical(config) in canonical_lines(template.text), config
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parent.name == "cuda"], ids=lambda path: path.stem)
+def test_the_model_knows_the_tiles_of_each_template_for_a_gpu(path: Path) -> None:
+    template = template_of(path)
+    view = example(template)
+    tiling = template.tiling(view, {knob.name: knob.default for knob in template.knobs}, LANES)
+    assert np.isfinite(GpuFeatureExtractor(view.workload, find_chip("h100")).matrix([tiling])).all()
 
 
 DONE = "#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>"
