@@ -72,10 +72,9 @@ def padded(text: str) -> str:
     with module.context:
         tile = [str(item) for item in mlir.ArrayAttr(tree["workgroup"])]
         steps = [str(item) for item in mlir.ArrayAttr(tree["reduction"])]
-        parallel = [item for item in tile if item.startswith("#iree_codegen.smt.int_knob")]
-        tile[[step.startswith("#iree_codegen.smt.int_knob") for step in steps].index(True)] = (
-            f'#iree_codegen.smt.int_knob<"{PADDED_STEP}">'
-        )
+        place = [step.startswith("#iree_codegen.smt.int_knob") for step in steps].index(True)
+        parallel = tile[:place]
+        tile[place] = f'#iree_codegen.smt.int_knob<"{PADDED_STEP}">'
         entries = {name: str(value) for name, value in tree.items()} | {"padding": f"[{', '.join(tile)}]"}
         if len(tile) < len(op.operands):
             zeros = ["0 : i64"] * (len(op.operands) - len(parallel))

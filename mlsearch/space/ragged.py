@@ -36,8 +36,10 @@ def _is_ragged(emitted: EmittedConstraints) -> bool:
         return False
     kinds = emitted.knob_tree[MMA_KIND]
     assert isinstance(kinds, KnobLeaf)
-    tiled = _tiled_loops(emitted)
-    reduced = prod(size for name, size in emitted.dims.items() if name not in tiled)
+    tiled, tile = _tiled_loops(emitted), emitted.knob_tree.get("workgroup")
+    # The tile of a workgroup has an entry for each parallel loop, these come first, and zeros behind.
+    parallel = sum(1 for each in tile if each) if isinstance(tile, list) else 0
+    reduced = prod(list(emitted.dims.values())[parallel:])
     return any(reduced % k for _, _, k in shapes) or any(
         int(evaluate(rounded, {kinds.name: number}, emitted.dims)) != emitted.dims[name]
         for number in range(len(shapes))
