@@ -35,6 +35,7 @@ from mlsearch.workload import Loop, Tiling
 
 _EMIT_FLAG = "--iree-codegen-emit-pipeline-constraints"
 _ANY = "!transform.any_op"
+_NONE = (1,)
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,8 @@ def template_of(text: str, identifier: str, path: Path, chip: Chip | None, opene
     known: dict[str, Sequence[int]] = {name: range(len(leaf.options)) for name, leaf in leaves.items() if leaf.options}
     domains = bounded_domains(integers, known, short.assertions, emitted.dims)
     domains = {name: _narrowed(name, values, short.assertions, emitted.dims) for name, values in domains.items()}
+    # Where bounds contradict each other there is no assignment. A value that breaks one of them says the same.
+    domains = {name: values or _NONE for name, values in domains.items()}
     template = _template(emitted, identifier, path, leaves, domains, short.assertions, short.derived)
     space = TemplateSpace(template, emitted.dims)
     used = space.values_used()
