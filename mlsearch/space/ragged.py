@@ -36,15 +36,22 @@ def _is_ragged(emitted: EmittedConstraints) -> bool:
         return False
     kinds = emitted.knob_tree[MMA_KIND]
     assert isinstance(kinds, KnobLeaf)
-    tiled, tile = _tiled_loops(emitted), emitted.knob_tree.get("workgroup")
-    # The tile of a workgroup has an entry for each parallel loop, these come first, and zeros behind.
-    parallel = sum(1 for each in tile if each) if isinstance(tile, list) else 0
-    reduced = prod(list(emitted.dims.values())[parallel:])
+    tiled, reduced = _tiled_loops(emitted), prod(emitted.dims[name] for name in _reduced_loops(emitted))
     return any(reduced % k for _, _, k in shapes) or any(
         int(evaluate(rounded, {kinds.name: number}, emitted.dims)) != emitted.dims[name]
         for number in range(len(shapes))
         for name, (rounded, _) in tiled.items()
     )
+
+
+def _reduced_loops(emitted: EmittedConstraints) -> list[str]:
+    """The loops that a step of matrix instructions runs along: all of the reduction as one, or the one that it cuts."""
+    tile, steps, names = emitted.knob_tree["workgroup"], emitted.knob_tree["reduction"], list(emitted.dims)
+    assert isinstance(tile, list) and isinstance(steps, list)
+    if _can_be_padded(emitted):
+        # A tile has an entry for each parallel loop, these come first, and zeros behind.
+        return names[sum(1 for each in tile if each) :]
+    return [name for name, step in zip(names, steps, strict=True) if isinstance(step, KnobLeaf)]
 
 
 def _tiled_loops(emitted: EmittedConstraints) -> dict[str, tuple[Expression, Expression]]:
@@ -82,8 +89,13 @@ def _can_be_padded(emitted: EmittedConstraints) -> bool:
 
 def _whole_tiles(emitted: EmittedConstraints) -> list[Assertion]:
     """What is left where nothing is padded. Of 14 candidates for a convolution over 56 x 56 in f16 on sm_90, the three
-    compiled whose tiles, of the row rounded up to 64, covered all of it, and none that cut it with a rest."""
+    compiled whose tiles, of the row rounded up to 64, covered all of it, and none that cut it with a rest. With 3 input
+    channels, none of 8 did."""
     found = []
+    for name in _reduced_loops(emitted):
+        loop, depth = Expression("dim", value=name), matrix_size(emitted, 2)
+        whole = Expression("eq", (Expression("int.mod", (loop, depth)), _ZERO))
+        found.append(Assertion(whole, "matrix instructions {} deep divide a loop of {}", (depth, loop)))
     for name, (_, tile) in _tiled_loops(emitted).items():
         loop = Expression("dim", value=name)
         divides = Expression("eq", (Expression("int.mod", (loop, tile)), _ZERO))
