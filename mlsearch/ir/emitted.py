@@ -30,6 +30,9 @@ _WORKGROUP_ORDER = {
         "[#iree_gpu.reorder_workgroups_strategy<None>, #iree_gpu.reorder_workgroups_strategy<Transpose>]"
     )
 }
+# IREE's own choice has it for TileAndFuse, its constraints leave it out: without it, matmuls that add to a given matrix
+# do not bufferize. For all others it changes nothing.
+_ACCUMULATES = "convert_acc_gemm"
 _OPENED = {"TileAndFuse": _BANK_CONFLICTS, "VectorDistribute": {**_BANK_CONFLICTS, **_WORKGROUP_ORDER}}
 
 
@@ -84,7 +87,8 @@ def padded(text: str) -> str:
 
 
 def opened(text: str) -> str:
-    """The module with those of the pipeline's fixed options made knobs that IREE acts upon for CUDA."""
+    """The module with those of the pipeline's fixed options made knobs that IREE acts upon for CUDA, and with what any
+    candidate needs beside them."""
     module = parse(text, new_context())
     op = _constraints(module)
     knobs = _OPENED.get(_pipeline(op), {})
@@ -96,6 +100,8 @@ def opened(text: str) -> str:
         for name, choices in knobs.items():
             options[name] = f'#iree_codegen.smt.one_of_knob<"{name}", {choices}>'
         tree[_OPTIONS] = _dictionary(options)
+        if _pipeline(op) == "TileAndFuse":
+            tree[_ACCUMULATES] = "unit"
         op.attributes["knobs"] = mlir.Attribute.parse(_dictionary(tree))
     return str(module)
 

@@ -190,14 +190,15 @@ def _distributed(
     return f"#iree_gpu.lowering_config<{dictionary(entries | dict(extras))}>"
 
 
+def _text(leaf: object) -> str:
+    return "true" if leaf is True else str(leaf).replace("'", '"')
+
+
 def config_entries(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> dict[str, str]:
     """Entries of the lowering config that are no tile sizes."""
     tree = declarations.knob_tree.get(EXTRAS, {})
     assert isinstance(tree, dict)
-    found = {
-        name: str(knobs[leaf.name]) if isinstance(leaf, KnobLeaf) else str(leaf).replace("'", '"')
-        for name, leaf in tree.items()
-    }
+    found = {name: str(knobs[leaf.name]) if isinstance(leaf, KnobLeaf) else _text(leaf) for name, leaf in tree.items()}
     return {name: text for name, text in found.items() if text != "[]"}
 
 

@@ -30,10 +30,18 @@ func.func @f(%x: tensor<64x128xf32>) -> tensor<128x64xf32> {
   return %y : tensor<128x64xf32>
 }
 """
+ONTO_A_MATRIX = """
+func.func @f(%a: tensor<128x128xf16>, %b: tensor<128x128xf16>, %c: tensor<128x128xf32>) -> tensor<128x128xf32> {
+  %d = linalg.matmul ins(%a, %b : tensor<128x128xf16>, tensor<128x128xf16>)
+                     outs(%c : tensor<128x128xf32>) -> tensor<128x128xf32>
+  return %d : tensor<128x128xf32>
+}
+"""
 MORE_OPS = {
     "matmul f32 of few rows": contraction("f32", 10, 64, 32),
     "softmax of odd rows": SOFTMAX.replace("64x256", "64x100"),
     "transpose": TRANSPOSE,
+    "matmul f16 onto a matrix": ONTO_A_MATRIX,
     "conv2d f16 of 14x14": convolution("f16", 14),
 }
 CASES = [
@@ -69,6 +77,7 @@ PADDED = {"wg_0": 2, "wg_1": 16, "wg_2": 32, "sg_0": 1, "sg_1": 1, "sg_2": 1, "r
 TAPS = {"thread_o": 1, "thread_n": 1, "threads_o": 1, "threads_n": 32, "threads_o1": 1, "step_k": 4, "step_f": 3}
 OWN: dict[str, list[Choice]] = {
     "matmul f16": [matrices(64, 64, 2, 4, 8)],
+    "matmul f16 onto a matrix": [matrices(64, 64, 2, 4, 8)],
     "matmul bf16": [matrices(64, 64, 2, 4, 8)],
     "matmul f32": [simt(16, 32, 8, 32)],
     "matmul f32 of few rows": [simt(16, 32, 8, 32)],

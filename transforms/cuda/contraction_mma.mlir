@@ -32,7 +32,8 @@ module attributes {transform.with_named_sequence} {
       reduction = {k = #iree_codegen.smt.int_knob<"step_k">},
       config = {
         mma_kind = #iree_codegen.smt.one_of_knob<"mma", [#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>]>,
-        promote_operands = [0, 1]
+        promote_operands = [0, 1],
+        convert_acc_gemm = true
       },
       options = {
         gpu_pipeline_options = {
@@ -124,7 +125,7 @@ module attributes {transform.with_named_sequence} {
 
   transform.named_sequence @schedule(%root: !transform.any_op {transform.readonly}) {
     %config = transform.param.constant #iree_gpu.lowering_config<{
-        mma_kind = #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, promote_operands = [0, 1],
+        convert_acc_gemm, mma_kind = #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, promote_operands = [0, 1],
         workgroup = [64, 64, 0], subgroup = [2, 4, 0], reduction = [0, 0, 2]}>
         {mlsearch.bind = "lowering_config"} -> !transform.any_param
     transform.annotate %root "lowering_config" = %config : !transform.any_op, !transform.any_param

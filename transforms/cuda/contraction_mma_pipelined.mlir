@@ -36,7 +36,8 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
       reduction = {k = #iree_codegen.smt.int_knob<"step_k">},
       config = {
         mma_kind = #iree_codegen.smt.one_of_knob<"mma", [#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>]>,
-        promote_operands = [0, 1]
+        promote_operands = [0, 1],
+        convert_acc_gemm = true
       },
       buffers = {k = #iree_codegen.smt.int_knob<"stages">},
       options = {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = true>}
@@ -155,7 +156,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
     %ops = transform.structured.match interface{LinalgOp} in %function : (!transform.any_op) -> !transform.any_op
     %op:2 = transform.split_handle %ops : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %contraction = transform.param.constant #iree_gpu.lowering_config<{
-        mma_kind = #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, promote_operands = [0, 1],
+        convert_acc_gemm, mma_kind = #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, promote_operands = [0, 1],
         workgroup = [64, 64, 0], subgroup = [2, 4, 0], reduction = [0, 0, 2]}> -> !transform.any_param
     transform.annotate %op#1 "lowering_config" = %contraction : !transform.any_op, !transform.any_param
     transform.yield
