@@ -19,7 +19,8 @@
 //            reorder_workgroups_strategy   which of the parallel loops the workgroups run along first.
 // IREE's own choice is one of the assignments; it always has one query and one key of a lane in a step.
 // Known failures, which the constraints keep out: a step that does not divide the keys; more values of a thread than
-//            registers; idle lanes where keys could be dealt out to them.
+//            registers; idle lanes where keys could be dealt out to them. Of 24 assignments drawn for 8x512x128 in f32 on
+//            sm_90 all compiled, and ptxas let 3 spill.
 module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %m = arith.constant 128 : index
   %n = arith.constant 64 : index
