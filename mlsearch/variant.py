@@ -28,6 +28,8 @@ _SWITCHES = (
     "dispatch-creation-enable-split-reduction",
     "dispatch-creation-fuse-multi-use",
     "flow-enable-pad-handling",
+    "global-opt-data-tiling",
+    "global-opt-enable-early-materialization",
     "global-opt-propagate-transposes-through-conv",
     "global-opt-use-im2col-for-convs",
     "llvmcpu-enable-inner-tiled",

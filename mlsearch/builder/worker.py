@@ -27,6 +27,9 @@ from mlsearch.child import child_arguments, serve
 MODULE = Path("module.mlir")
 LIBRARY = Path("library.mlir")
 
+# Known to `iree-compile` only, not to a session. It acts before dispatches form; here compilation begins after that.
+_EARLIER_FLAGS = ("--iree-global-opt-enable-early-materialization",)
+
 # The library flag is per process, so a build without a library gets one that changes nothing.
 NO_LIBRARY = """\
 module attributes {transform.with_named_sequence} {
@@ -125,7 +128,7 @@ def compile_module(flags: list[str], entries: list[str], log: Path) -> tuple[byt
     """
     with api.Session() as session:
         try:
-            session.set_flags(*flags)
+            session.set_flags(*(flag for flag in flags if flag not in _EARLIER_FLAGS))
         except ValueError as error:
             raise CompileError("compile", " ".join(str(error).split())) from None
         with session.invocation() as invocation:
