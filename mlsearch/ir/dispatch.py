@@ -20,7 +20,7 @@ from mlsearch.ir.attention import attention_flops, attention_maps, attention_rol
 from mlsearch.ir.module import Module, Operation, new_context, parse, print_local, walk
 from mlsearch.workload import ATTENTION, Loop, LoopKind, Operand, Workload, element_bytes
 
-_COMPUTE_PREFIXES = ("linalg.", "iree_linalg_ext.")
+_COMPUTE_PREFIXES = ("linalg.", "iree_linalg_ext.", "iree_codegen.inner_tiled")
 _LOADS = ("iree_tensor_ext.dispatch.tensor.load", "iree_codegen.load_from_buffer")
 _STORES = ("iree_tensor_ext.dispatch.tensor.store", "iree_codegen.store_to_buffer")
 _CONTRACTION_NAMES: dict[tuple[bool, ...], str] = {
@@ -35,6 +35,9 @@ _CONTRACTION_NAMES: dict[tuple[bool, ...], str] = {
 }
 
 
+REPACKING = ("linalg.pack", "linalg.unpack")
+
+
 @dataclass(frozen=True)
 class ComputeOp:
     """A structured op of a dispatch."""
@@ -47,10 +50,17 @@ class ComputeOp:
     """One per loop."""
     root_loops: tuple[int | None, ...]
     """For each loop the loop of the root op that it moves together with, if any."""
+    strides: tuple[int, ...]
+    """For each loop how many elements of an unpacked tensor one iteration covers: a packed tile, else 1."""
 
     @property
     def is_fill(self) -> bool:
         return self.name == "linalg.fill"
+
+    @property
+    def repacks(self) -> bool:
+        """It only puts elements into another layout, tile by tile."""
+        return self.name in REPACKING
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,9 @@ class DispatchView:
     """Index into `compute_ops`."""
     store_roots: tuple[int, ...]
     """Positions of the operations whose results the dispatch stores, in the order of the stores."""
+    packed_tile: tuple[int, ...] = ()
+    """Of a dispatch that packs or unpacks: for each loop of the root op the size of a packed tile along it, in the
+    root op's iterations; empty for others."""
 
 
 class NotReadable(Exception):
@@ -93,7 +106,11 @@ def read_dispatch(module: Module, root: int | None = None) -> DispatchView:
         raise NotReadable("it has dynamic dims")
     root = _pick_root(known) if root is None else root
     shared = _share_loops(known, root)
-    ops = tuple(ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i])) for i, nest in enumerate(known))
+    ops = tuple(
+        ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i]), nest.strides)
+        for i, nest in enumerate(known)
+    )
+    packed_tile = _packed_tile(known, shared, root)
     stores = tuple(
         _position(operations, op.operands[0]) for op in operations if op.name in _STORES and len(op.operands)
     )
@@ -107,6 +124,7 @@ def read_dispatch(module: Module, root: int | None = None) -> DispatchView:
         compute_ops=ops,
         root=root,
         store_roots=store_roots,
+        packed_tile=packed_tile,
     )
 
 
@@ -130,15 +148,20 @@ def configured_levels(view: DispatchView) -> dict[str, tuple[int, ...]]:
 class _LoopNest:
     position: int
     op: Operation
+    operands: tuple[mlir.Value, ...]
+    """Inputs first, then what the results start from."""
     maps: tuple[tuple[int | None, ...], ...]
     """For each operand, per dim: the loop that alone moves through it, or None for an expression of several."""
     touched: tuple[frozenset[int], ...]
     """For each operand: all loops that move through it."""
     sizes: tuple[int | None, ...]
     kinds: tuple[LoopKind, ...]
+    strides: tuple[int, ...]
 
     @staticmethod
     def of(position: int, op: Operation) -> _LoopNest | None:
+        if op.name in REPACKING:
+            return _repacking_nest(position, op)
         maps = _indexing_maps(op)
         if not maps:
             return None
@@ -158,7 +181,8 @@ class _LoopNest:
         results = len(op.results)
         output_loops = frozenset().union(*touched[len(touched) - results :]) if results else frozenset()
         kinds: tuple[LoopKind, ...] = tuple("parallel" if i in output_loops else "reduction" for i in range(count))
-        return _LoopNest(position, op, tuple(alone), tuple(touched), tuple(sizes), kinds)
+        ones = (1,) * count
+        return _LoopNest(position, op, tuple(op.operands), tuple(alone), tuple(touched), tuple(sizes), kinds, ones)
 
     @property
     def inputs(self) -> int:
@@ -173,6 +197,37 @@ class _LoopNest:
         """Of an attention op: the loops of each role."""
         query, key, value = self.touched[:3]
         return attention_roles(query, key, value, self.touched[self.inputs])
+
+
+def _repacking_nest(position: int, op: Operation) -> _LoopNest | None:
+    """A pack runs over the tiles of its result, an unpack over the elements of its result; None for tile sizes that
+    are not known."""
+    source, dest = op.operands[0], op.operands[1]
+    tiles, tiled = _integers(op, "static_inner_tiles"), _integers(op, "inner_dims_pos")
+    rank = mlir.ShapedType((source if op.name == "linalg.pack" else dest).type).rank
+    order = _integers(op, "outer_dims_perm") or list(range(rank))
+    if any(size < 1 for size in tiles):
+        return None
+    tile_of = dict(zip(tiled, tiles, strict=True))
+    inside: list[int | None] = [None] * len(tiles)
+    if op.name == "linalg.pack":
+        loops_of_plain: list[int | None] = [order.index(axis) for axis in range(rank)]
+        maps = (tuple(loops_of_plain), (*range(rank), *inside))
+        strides = tuple(tile_of.get(axis, 1) for axis in order)
+    else:
+        # A tile of the source is no single element of the result, so its loops are nobody else's.
+        maps = ((*([None] * rank), *inside), tuple(range(rank)))
+        strides = (1,) * rank
+    shape = mlir.ShapedType(dest.type)
+    sizes = tuple(None if shape.is_dynamic_dim(axis) else shape.get_dim_size(axis) for axis in range(rank))
+    every = frozenset(range(rank))
+    kinds: tuple[LoopKind, ...] = ("parallel",) * rank
+    return _LoopNest(position, op, (source, dest), maps, (every, every), sizes, kinds, strides)
+
+
+def _integers(op: Operation, name: str) -> list[int]:
+    """Of an array attribute; empty if there is none."""
+    return [int(each) for each in mlir.DenseI64ArrayAttr(op.attributes[name])] if name in op.attributes else []
 
 
 def _indexing_maps(op: Operation) -> list[mlir.AffineMap]:
@@ -207,8 +262,32 @@ def _pick_root(nests: list[_LoopNest]) -> int:
     """The op that decides the distribution: IREE takes the last one that reduces, else the last one."""
     order = range(len(nests) - 1, -1, -1)
     reducing = [i for i in order if nests[i].has_reduction]
-    computing = [i for i in order if nests[i].op.name != "linalg.fill"]
-    return (reducing or computing or list(order))[0]
+    computing = [i for i in order if nests[i].op.name not in ("linalg.fill", *REPACKING)]
+    moving = [i for i in order if nests[i].op.name in REPACKING]
+    return (reducing or computing or moving or list(order))[0]
+
+
+def _packed_tile(nests: list[_LoopNest], shared: list[list[int | None]], root: int) -> tuple[int, ...]:
+    """See `DispatchView.packed_tile`. Raises NotReadable where tiles can't be followed to the root op's loops."""
+    moving = [i for i, nest in enumerate(nests) if nest.op.name in REPACKING]
+    if not moving:
+        return ()
+    if moving != [root] and (len(moving) > 1 or nests[root].has_reduction):
+        raise NotReadable(f"{nests[moving[0]].op.name} stands beside ops that its tiles can't be laid out on")
+    nest = nests[moving[0]]
+    loops = shared[moving[0]]
+    tile = [1] * len(nests[root].sizes)
+    if nest.op.name == "linalg.pack":
+        along = nest.strides if moving != [root] else (1,) * len(loops)
+    else:
+        by_axis = dict(zip(_integers(nest.op, "inner_dims_pos"), _integers(nest.op, "static_inner_tiles"), strict=True))
+        along = tuple(by_axis.get(axis, 1) for axis in range(len(loops)))
+    for loop, size in zip(loops, along, strict=True):
+        if loop is None and size > 1:
+            raise NotReadable(f"{nest.op.name} packs along a loop that the root op does not have")
+        if loop is not None:
+            tile[loop] = size
+    return tuple(tile)
 
 
 def _share_loops(nests: list[_LoopNest], root: int) -> list[list[int | None]]:
@@ -219,7 +298,7 @@ def _share_loops(nests: list[_LoopNest], root: int) -> list[list[int | None]]:
     """
     seen: dict[tuple[object, int], list[tuple[int, int]]] = {}
     for i, nest in enumerate(nests):
-        values = [*nest.op.operands, *nest.op.results]
+        values = [*nest.operands, *nest.op.results]
         maps = [*nest.maps, *nest.maps[nest.inputs :]]
         for value, dims in zip(values, maps, strict=True):
             for axis, loop in enumerate(dims):
@@ -265,7 +344,7 @@ def _workload(nests: list[_LoopNest], root: int, operations: list[Operation]) ->
     sizes = [size or 0 for size in nest.sizes]
     loops = tuple(Loop(sizes[i], nest.kinds[i], roles[i]) for i in range(len(sizes)))
     operands = []
-    for index, (value, dims) in enumerate(zip(nest.op.operands, nest.maps, strict=True)):
+    for index, (value, dims) in enumerate(zip(nest.operands, nest.maps, strict=True)):
         if not isinstance(value.type, mlir.ShapedType):
             continue
         ordered = [dim for dim in dims if dim is not None]
@@ -348,8 +427,8 @@ def _flops(nest: _LoopNest) -> int:
 
 
 def _describe(nest: _LoopNest) -> str:
-    if nest.op.name == "linalg.fill":
-        return "fill"
+    if nest.op.name in ("linalg.fill", *REPACKING):
+        return str(nest.op.name).removeprefix("linalg.")
     kind = "reduction" if nest.has_reduction else "elementwise"
     names = Counter(name.split(".")[-1] for name in _scalar_ops(nest.op))
     return f"{kind}({','.join(sorted(names))})" if names else kind

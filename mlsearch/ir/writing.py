@@ -100,10 +100,13 @@ def function_in(steps: Steps, module: mlir.Value) -> mlir.Value:
     return steps.handle("transform.structured.match", [module], {"ops": '["func.func"]'})
 
 
-def annotating_text(declarations: Declarations, loops: Sequence[Loop], config: str, translation: str) -> str:
+def annotating_text(
+    declarations: Declarations, loops: Sequence[Loop], config: str, translation: str, *, named: str | None = None
+) -> str:
     """A template that gives the root op, of these loops, its lowering config, and its function the translation info.
 
-    `config`, `translation`: what the file itself shows, for the default assignment.
+    `config`, `translation`: what the file itself shows, for the default assignment. `named`: the op's name, for one
+    that MLIR's matchers of structured ops do not take.
     """
 
     def schedule(steps: Steps) -> None:
@@ -111,7 +114,8 @@ def annotating_text(declarations: Declarations, loops: Sequence[Loop], config: s
         steps.annotate(root, "lowering_config", config, "lowering_config")
         steps.annotate(steps.function_of(root), "translation_info", translation, "translation_info")
 
-    return _library(declarations, loops, {"schedule": schedule})
+    match = _match_body(loops) if named is None else _match_name(named)
+    return _library(declarations, match, {"schedule": schedule})
 
 
 def strategy_text(
@@ -147,10 +151,10 @@ def strategy_text(
         steps.annotate(lowered, "translation_info", _DONE, "done")
 
     sequences = {"schedule": schedule, "configure": configure, "strategy": strategy}
-    return _library(declarations, loops, sequences)
+    return _library(declarations, _match_body(loops), sequences)
 
 
-def _library(declarations: Declarations, loops: Sequence[Loop], sequences: Mapping[str, Body]) -> str:
+def _library(declarations: Declarations, match: Body, sequences: Mapping[str, Body]) -> str:
     with new_context(), mlir.Location.unknown():
         module = mlir.Module.create()
         attributes = module.operation.attributes
@@ -161,7 +165,7 @@ def _library(declarations: Declarations, loops: Sequence[Loop], sequences: Mappi
             attributes["mlsearch.strategy"] = mlir.UnitAttr.get()
         point = mlir.InsertionPoint(module.body)
         _constraints(declarations, point)
-        _sequence(point, "match", _match_body(loops), "transform.readonly", results=1)
+        _sequence(point, "match", match, "transform.readonly", results=1)
         for name, body in sequences.items():
             op = _sequence(point, name, body, "" if name == "strategy" else "transform.readonly")
             if name == "configure":
@@ -197,6 +201,14 @@ def _sequence(point: mlir.InsertionPoint, name: str, body: Body, effect: str, *,
     if not results:
         steps.add("transform.yield")
     return op
+
+
+def _match_name(name: str) -> Body:
+    def body(steps: Steps) -> None:
+        steps.add("transform.match.operation_name", steps.arguments, (), {"op_names": f"[{string_literal(name)}]"})
+        steps.add("transform.yield", steps.arguments)
+
+    return body
 
 
 def _match_body(loops: Sequence[Loop]) -> Body:

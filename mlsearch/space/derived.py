@@ -6,6 +6,7 @@ record's candidate can be built again.
 
     derived/window_taps    convolutions and poolings whose window can be unrolled, in any layout
     derived/window_tiles   those whose window can't, where IREE takes it apart itself
+    derived/packed_tiles   what puts a tensor into packed tiles, or back, alone or with elementwise ops
     derived/loop_tiles     contractions with several loops of a kind, and whatever no other template applies to
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mlsearch.ir.dispatch import DispatchView
+from mlsearch.space.derived_packing import packed_tiles
 from mlsearch.space.derived_taps import window_taps
 from mlsearch.space.derived_tiles import loop_tiles
 from mlsearch.space.derived_windows import window_tiles
@@ -26,6 +28,9 @@ def derived_templates(
     view: DispatchView, late_view: DispatchView | None, facts: Mapping[str, int], *, is_covered: bool
 ) -> list[Template]:
     """What can be derived for a dispatch on a CPU. `is_covered`: another template applies to it."""
+    if view.packed_tile:
+        packed = packed_tiles(view, facts, f"{PREFIX}packed_tiles")
+        return [packed] if packed is not None else []
     found: list[Template | None] = []
     if late_view is not None:
         found.append(window_taps(view, late_view, facts, f"{PREFIX}window_taps"))

@@ -206,13 +206,18 @@ def _companion_levels(
             size = reduced[root_loop] if root_loop is not None and root_kind == "reduction" else 0
             own["vector_reduction"][index] = size or 1
         elif root_loop is not None and root_kind == "parallel":
-            own["vector_common_parallel"][index] = common[root_loop]
+            own["vector_common_parallel"][index] = _in_tiles(common[root_loop], op.strides[index])
         else:
             # Parallel here, but not in the root op, e.g. the last op of a softmax.
             size = inner[root_loop] if root_loop is not None else 0
             innermost = index == len(op.kinds) - 1
             own["vector_inner_parallel"][index] = size or (lanes if innermost else 1)
     return [(level, tuple(sizes)) for level, sizes in own.items() if any(sizes)]
+
+
+def _in_tiles(size: int, stride: int) -> int:
+    """Iterations of a loop, each of which covers `stride` elements, for so many elements."""
+    return max(1, size // stride) if size else 0
 
 
 def config_text(levels: Sequence[tuple[str, tuple[int, ...]]], orders: Mapping[str, tuple[int, ...]]) -> str:

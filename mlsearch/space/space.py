@@ -159,7 +159,9 @@ def build_space(
     a CPU, what can be derived from the dispatch comes along."""
     facts = dims_and_facts(view, target)
     facts["emitted"] = sum(isinstance(template, EmittedTemplate) for template in templates)
-    parts = [TemplateSpace(template, facts) for template in templates if template.applies_to(view)]
+    # No template in a file knows of packed tiles, which cuts have to respect.
+    files = [] if view.packed_tile else templates
+    parts = [TemplateSpace(template, facts) for template in files if template.applies_to(view)]
     usable = [part for part in parts if len(part) and (late_view or not part.template.declarations.is_strategy)]
     specific = [part for part in usable if not part.template.declarations.is_fallback]
     chosen = specific or usable
