@@ -50,6 +50,7 @@ def test_the_built_in_ones_are_there_and_the_default_is_the_first() -> None:
     names = [each.name for each in variants_for(TARGET, None, "all")]
     assert names[0] == "default"
     assert {"reassociate", "o3", "data_tiling", "im2col", "channels_last", "pack_right-n64"} <= set(names)
+    assert {"data_tiling_early", "unsigned_left"} <= set(names)
     assert variants_for(TARGET, None, "default") == [DEFAULT]
     assert [each.name for each in variants_for(TARGET, None, "im2col,default,im2col")] == ["default", "im2col"]
 
