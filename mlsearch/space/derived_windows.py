@@ -35,33 +35,34 @@ from mlsearch.space.sketch import (
 )
 from mlsearch.space.template import Template
 
-PIPELINE = "#iree_cpu.pipeline<ConvTileAndDecomposeExpert>"
+PIPELINES = ("#iree_cpu.pipeline<ConvTileAndDecomposeExpert>", "#iree_cpu.pipeline<DoubleTilingExpert>")
+"""Of those that IREE takes for windows. The second one vectorizes none, and serves those that the first one can't take
+apart, e.g. depthwise ones with a stride whose channels are not the innermost."""
 
 
 def window_tiles(
     view: DispatchView, late_view: DispatchView, facts: Mapping[str, int], identifier: str
 ) -> Template | None:
     """The space of a dispatch whose root op has a window, where IREE itself would take it apart; else None."""
-    if f"pipeline = {PIPELINE}" not in late_view.function or not window_loops(
-        late_view.workload.loops, accesses(late_view)
-    ):
+    pipeline = next((each for each in PIPELINES if f"pipeline = {each}" in late_view.function), None)
+    if pipeline is None or not window_loops(late_view.workload.loops, accesses(late_view)):
         return None
-    declarations = _declarations(late_view, {**facts, **late_view.workload.dims})
+    declarations = _declarations(late_view, {**facts, **late_view.workload.dims}, pipeline)
     layout = lay_out(declarations, late_view, shown(declarations), facts["lanes"])
     configs = {late_view.root: layout.root_config, **layout.companion_configs}
     text = strategy_text(
         declarations,
         view.workload.loops,
         [configs.get(index, "") for index in range(len(late_view.compute_ops))],
-        f"#iree_codegen.translation_info<pipeline = {PIPELINE}>",
+        f"#iree_codegen.translation_info<pipeline = {pipeline}>",
     )
     return Template(identifier, Path("derived"), text, read_declarations(text, identifier))
 
 
-def _declarations(view: DispatchView, facts: Mapping[str, int]) -> Declarations:
+def _declarations(view: DispatchView, facts: Mapping[str, int], pipeline: str) -> Declarations:
     loops, found = view.workload.loops, accesses(view)
     lanes, registers = facts["lanes"], facts["registers"]
-    draft = Draft(PIPELINE, loops, facts, is_strategy=True)
+    draft = Draft(pipeline, loops, facts, is_strategy=True)
     vector = contiguous_loop(loops, found)
     image = sorted(strides(loops, found))
     tiled = [loop for loop in parallel_loops(loops) if loop not in image[:-1]]

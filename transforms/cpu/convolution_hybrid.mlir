@@ -1,7 +1,9 @@
 // Convolutions, as named ops or generics, by a strategy that annotates late and then runs IREE's own lowering.
 //
-// Matches    any convolution with output image, output channel and input channel loops. IREE reshapes convolutions
-//            without a batch after a lowering config would have been set, and loses it; a strategy comes after that.
+// Matches    any convolution with an output image, one loop of output channels and one of input channels; so neither
+//            poolings nor depthwise convolutions, whose channels are neither, and would be cut to one by one here: 19 to
+//            190 times slower. IREE reshapes convolutions without a batch after a lowering config would have been set,
+//            and loses it; a strategy comes after that.
 // Leaves     lowered code: the strategy gives each op its lowering config, runs IREE's lowering passes on the function,
 //            and marks it as done.
 // Knobs      tile_o     output pixels of a row side by side; with tile_n the accumulators in registers.
@@ -111,6 +113,10 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
         transform.match.structured.classify_convolution_dims %convolution
         : (!transform.any_op) -> (!transform.param<i64>, !transform.param<i64>, !transform.param<i64>, !transform.param<i64>,
                                   !transform.param<i64>, !transform.param<i64>, !transform.param<i64>, !transform.param<i64>)
+      // Lists of loops; a comparison fails for lists of different lengths, so each of these has one loop.
+      %first = transform.param.constant 0 : i64 -> !transform.param<i64>
+      transform.match.param.cmpi ge %channels, %first : !transform.param<i64>
+      transform.match.param.cmpi ge %inputs, %first : !transform.param<i64>
       transform.match.structured.yield %convolution : !transform.any_op
     }
     transform.yield %matched : !transform.any_op

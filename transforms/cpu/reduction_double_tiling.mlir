@@ -1,9 +1,9 @@
-// Reductions and chains of them (sums and maxima over rows or columns, softmax, layer and RMS normalization, pooling)
-// through IREE's DoubleTilingExpert pipeline.
+// Reductions and chains of them (sums and maxima over rows or columns, softmax, layer and RMS normalization) through
+// IREE's DoubleTilingExpert pipeline.
 //
-// Matches    any structured op whose innermost loop is a reduction, where no template for its own kind applies. The
-//            other ops of the dispatch get the same tiles, each as far as its loops move together with those of the
-//            root op: IREE makes no choice for them any more once one op has a config.
+// Matches    any structured op whose innermost loop is a reduction, where no template for its own kind applies; not
+//            windows such as poolings, whose loops have other roles and would all be cut to one. The other ops of the
+//            dispatch get the same tiles, each as far as its loops move together with those of the root op: IREE makes no choice for them any more once one op has a config.
 // Leaves     a lowering config on each op and a translation info on the function.
 // Knobs      tile_p    rows (or columns) reduced side by side.
 //            tile_r    elements of a row in one step of the reduction.
@@ -97,6 +97,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
     %matched = transform.match.structured failures(propagate) %op : (!transform.any_op) -> !transform.any_op {
     ^bb0(%reduction: !transform.any_op):
       "transform.match.structured.dim"(%reduction) <{raw_dim_list = array<i64: -1>, reduction}> : (!transform.any_op) -> ()
+      // A window reads its input at a sum of two loops.
+      "transform.match.structured.input"(%reduction) <{raw_position_list = array<i64>, is_all, projected_permutation}> : (!transform.any_op) -> ()
       transform.match.structured.yield %reduction : !transform.any_op
     }
     transform.yield %matched : !transform.any_op
