@@ -1,7 +1,6 @@
-"""A derived space for windows that IREE takes apart by itself: `ConvTileAndDecomposeExpert` on all loops of the op.
+"""A derived space for windows that stay whole: IREE's own pipeline for them, on all loops of the op.
 
-It serves windows that can't be unrolled into taps, such as those that move by more than one element, and poolings: the
-hand-written template for convolutions has no knob for their channels.
+It serves windows that can't be unrolled into taps, such as those that move by more than one element.
 
     tile_ROLE   output's innermost loop: elements side by side; the image's innermost loop and the output channels:
                 iterations around it. IREE takes a window apart row by row, so other image loops are cut to one.
@@ -43,7 +42,7 @@ apart, e.g. depthwise ones with a stride whose channels are not the innermost.""
 def window_tiles(
     view: DispatchView, late_view: DispatchView, facts: Mapping[str, int], identifier: str
 ) -> Template | None:
-    """The space of a dispatch whose root op has a window, where IREE itself would take it apart; else None."""
+    """The space of a dispatch whose root op has a window, in the pipeline that IREE has chosen; else None."""
     pipeline = next((each for each in PIPELINES if f"pipeline = {each}" in late_view.function), None)
     if pipeline is None or not window_loops(late_view.workload.loops, accesses(late_view)):
         return None
