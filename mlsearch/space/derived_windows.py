@@ -95,13 +95,14 @@ def _declarations(view: DispatchView, facts: Mapping[str, int], pipeline: str) -
         accumulators,
     )
     draft.fits_stack(max(facts["element_bytes"], facts["input_bytes"]))
-    return draft.declarations([*draft.as_configured(configured_levels(view)), *_priors(draft, vector, lanes)])
+    return draft.declarations([*draft.as_configured(configured_levels(view)), *_priors(draft, vector, facts)])
 
 
-def _priors(draft: Draft, vector: int | None, lanes: int) -> list[dict[str, object]]:
-    """Register tiles from wide to tall."""
+def _priors(draft: Draft, vector: int | None, facts: Mapping[str, int]) -> list[dict[str, object]]:
+    """Register tiles from wide to tall, the first ones of half of the registers."""
+    lanes, half = facts["lanes"], facts["registers"] // 2
     priors: list[dict[str, object]] = []
-    for wide, rows in ((2, 8), (4, 4), (1, 16), (2, 1), (1, 4)):
+    for wide, rows in ((2, half // 2), (4, half // 4), (1, half), (2, 1), (1, half // 4)):
         prior: dict[str, object] = {
             str(tile.value): rows
             for loop, tile in draft.tiles.items()

@@ -19,6 +19,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %lanes = arith.constant 16 : index
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
+  %wide_lanes = arith.constant 16 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -28,8 +29,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       vector_inner_parallel = {r = #iree_codegen.smt.int_knob<"tile_in">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%p, %r, %inner, %lanes, %registers, %element_bytes) attributes {
-      mlsearch.dims = ["p", "r", "inner", "lanes", "registers", "element_bytes"],
+    dims(%p, %r, %inner, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
+      mlsearch.dims = ["p", "r", "inner", "lanes", "registers", "element_bytes", "wide_lanes"],
       mlsearch.domains = {
         tile_p = [1, 2, 4, 8, 16, 32, 64, 128, 256],
         tile_r = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
@@ -38,15 +39,16 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       },
       mlsearch.defaults = {tile_p = 8, tile_r = 16, tile_in = 1, dist_p = 4, peel = false},
       mlsearch.priors = [
-        {tile_p = 4, tile_r = 64, tile_in = 64, dist_p = 0},
-        {tile_p = 8, tile_r = 32, tile_in = 32, dist_p = 0},
-        {tile_p = 1, tile_r = 256, tile_in = 256, dist_p = 0},
-        {tile_p = 64, tile_r = 1, tile_in = 1, dist_p = 0},
-        {tile_p = 128, tile_r = 4, tile_in = 1, dist_p = 1}
+        {tile_p = 4, tile_r = "4 * wide_lanes", tile_in = "4 * wide_lanes", dist_p = 0},
+        {tile_p = 8, tile_r = "2 * wide_lanes", tile_in = "2 * wide_lanes", dist_p = 0},
+        {tile_p = 1, tile_r = "registers * wide_lanes / 2", tile_in = "registers * wide_lanes / 2", dist_p = 0},
+        {tile_p = "4 * wide_lanes", tile_r = 1, tile_in = 1, dist_p = 0},
+        {tile_p = "8 * wide_lanes", tile_r = 4, tile_in = 1, dist_p = 1}
       ]
     } {
   ^bb0(%size_p: !smt.int, %size_r: !smt.int, %size_inner: !smt.int, %lane_count: !smt.int, %register_count: !smt.int,
-       %bytes: !smt.int):
+       %bytes: !smt.int,
+       %wide_lane_count: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_r = iree_codegen.smt.knob "tile_r" : !smt.int
     %tile_in = iree_codegen.smt.knob "tile_in" : !smt.int
