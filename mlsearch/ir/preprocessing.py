@@ -5,7 +5,8 @@ A variant's file is a module with
     mlsearch.flags = ["--iree-…"]     flags of the compiler, on the module
     @__transform_main                 the sequence that IREE runs on the whole payload; may be missing
     mlsearch.domains = {n = [16, 32]} on the module: values of each knob, each combination is a variant of its own
-    mlsearch.knobs = ["", "n", ""]    on `transform.structured.pack`: the knob behind each packed size, "" for none
+    mlsearch.knobs = ["", "n", ""]    on `transform.structured.pack`: the knob behind each packed size, "" for none; on
+                                      `transform.structured.split_reduction`: the one behind its factor
 
 A spec for a variant has these sequences beside its own, and `mlsearch.variant` with the variant's name on its module.
 """
@@ -33,8 +34,8 @@ from mlsearch.ir.module import (
 REWRITE = "__transform_main"
 """The sequence that IREE looks for in a preprocessing script."""
 _FLAGS, _DOMAINS, _KNOBS, _VARIANT = "mlsearch.flags", "mlsearch.domains", "mlsearch.knobs", "mlsearch.variant"
-_PACK = "transform.structured.pack"
-_SIZES = "static_packed_sizes"
+_SIZES = {"transform.structured.pack": "static_packed_sizes", "transform.structured.split_reduction": "split_factor"}
+"""Op to the attribute that knobs stand behind: an array of sizes, or a single one."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,13 @@ def bind_preprocessing(text: str, values: Mapping[str, int]) -> str:
         if not names:
             continue
         with module.context:
-            sizes = mlir.DenseI64ArrayAttr(op.attributes[_SIZES])
-            bound = [values[name] if name else size for name, size in zip(names, sizes, strict=True)]
-            op.attributes[_SIZES] = mlir.DenseI64ArrayAttr.get(bound)
+            sizes = op.attributes[_SIZES[op.name]]
+            bound = [values[name] if name else size for name, size in zip(names, _numbers(sizes), strict=True)]
+            op.attributes[_SIZES[op.name]] = (
+                mlir.DenseI64ArrayAttr.get(bound)
+                if isinstance(sizes, mlir.DenseI64ArrayAttr)
+                else mlir.IntegerAttr.get(sizes.type, bound[0])
+            )
         del op.attributes[_KNOBS]
     for name in (_FLAGS, _DOMAINS):
         if name in module.operation.attributes:
@@ -146,11 +151,17 @@ def _are_integers(values: object) -> bool:
 
 
 def _knob_names(op: Operation, where: str) -> list[str]:
-    """The knob behind each packed size of `op`; empty if it has none."""
+    """The knob behind each size of `op`; empty if it has none."""
     if _KNOBS not in op.attributes:
         return []
     names = python_value(op.attributes[_KNOBS])
-    count = len(mlir.DenseI64ArrayAttr(op.attributes[_SIZES])) if op.name == _PACK else 0
+    count = len(_numbers(op.attributes[_SIZES[op.name]])) if op.name in _SIZES else 0
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and len(names) == count):
-        raise TemplateError(f"{where}: {_KNOBS} goes on {_PACK}, with one name, or an empty one, per packed size")
+        raise TemplateError(
+            f"{where}: {_KNOBS} goes on {' or '.join(_SIZES)}, with one name, or an empty one, per size"
+        )
     return [str(name) for name in names]
+
+
+def _numbers(sizes: mlir.Attribute) -> list[int]:
+    return list(sizes) if isinstance(sizes, mlir.DenseI64ArrayAttr) else [int(mlir.IntegerAttr(sizes).value)]

@@ -10,7 +10,8 @@ what a search must know, in the compiler's own language:
     dims        the template's own example, one constant per name in `mlsearch.dims`; a name is a loop's role or a
                 fact of the target
     mlsearch.domains, mlsearch.defaults, mlsearch.priors
-                values of each knob in search order; the assignment that the file itself shows; assignments to try first
+                values of each knob in search order; the assignment that the file itself shows; assignments to try
+                first, whose integers may be arithmetic of dims
     asserts     named constraints
 
 and these discardable attributes say where a bound value goes:

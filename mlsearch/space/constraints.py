@@ -60,6 +60,13 @@ def knobs_of(term: Expression) -> frozenset[str]:
     return frozenset().union(*(knobs_of(argument) for argument in term.arguments))
 
 
+def dims_of(term: Expression) -> frozenset[str]:
+    """Names of the dims in a term."""
+    if term.op == "dim":
+        return frozenset([str(term.value)])
+    return frozenset().union(*(dims_of(argument) for argument in term.arguments))
+
+
 def message(assertion: Assertion, knobs: Mapping[str, Values], dims: Mapping[str, int]) -> str:
     """The constraint's own words with the values filled in."""
     text = assertion.message

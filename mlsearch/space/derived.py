@@ -5,7 +5,7 @@ knobs, constraints, a matcher of the op, a schedule. The same dispatch on the sa
 record's candidate can be built again.
 
     derived/window_taps    convolutions and poolings whose window can be unrolled, in any layout
-    derived/window_tiles   those whose window can't, where IREE takes it apart itself
+    derived/window_tiles   those whose window can't
     derived/packed_tiles   what puts a tensor into packed tiles, or back, alone or with elementwise ops
     derived/loop_tiles     contractions with several loops of a kind, and whatever no other template applies to
 """

@@ -137,13 +137,16 @@ def _declarations(found: Tapped, facts: Mapping[str, int]) -> Declarations:
         operations,
     )
     draft.fits_stack(max(facts["element_bytes"], facts["input_bytes"]))
-    return draft.declarations(_priors(draft, vector, unrolled, lanes))
+    return draft.declarations(_priors(draft, vector, unrolled, facts))
 
 
-def _priors(draft: Draft, vector: int | None, unrolled: Sequence[int], lanes: int) -> list[dict[str, object]]:
-    """Register tiles from wide to tall."""
+def _priors(
+    draft: Draft, vector: int | None, unrolled: Sequence[int], facts: Mapping[str, int]
+) -> list[dict[str, object]]:
+    """Register tiles from wide to tall, of half of the registers, then of a quarter."""
+    lanes, half = facts["lanes"], facts["registers"] // 2
     priors: list[dict[str, object]] = []
-    for vectors, rows in ((2, 8), (4, 4), (1, 16), (2, 4), (1, 8)):
+    for vectors, rows in ((2, half // 2), (4, half // 4), (1, half), (2, half // 4), (1, half // 2)):
         prior: dict[str, object] = {}
         if vector is not None:
             name = str(draft.tiles[vector].value)

@@ -126,7 +126,7 @@ def _declarations(
         )
     bytes_each = max(8 if "linalg.index" in view.function else 0, facts["element_bytes"], facts["input_bytes"])
     draft.fits_stack(bytes_each)
-    return draft.declarations([*draft.as_configured(configured), *_priors(draft, vector, rows, lanes)])
+    return draft.declarations([*draft.as_configured(configured), *_priors(draft, vector, rows, facts)])
 
 
 def _tiled(loops: Sequence[Loop], vector: int | None, rows: set[int]) -> list[int]:
@@ -149,9 +149,10 @@ def _run_along(view: DispatchView) -> list[int]:
     return sorted(found)
 
 
-def _priors(draft: Draft, vector: int | None, rows: set[int], lanes: int) -> list[dict[str, object]]:
+def _priors(draft: Draft, vector: int | None, rows: set[int], facts: Mapping[str, int]) -> list[dict[str, object]]:
     """Long vectors, squares for transposes, register tiles, and rows of a reduction."""
-    shapes = ((4, 1, 1), (2, 4, 1), (1, 16, 1), (2, 8, 4), (1, 4, 16), (8, 1, 8), (1, 1, 16))
+    lanes, half = facts["lanes"], facts["registers"] // 2
+    shapes = ((4, 1, 1), (2, 4, 1), (1, half, 1), (2, half // 2, 4), (1, half // 4, 16), (8, 1, 8), (1, 1, 16))
     priors: list[dict[str, object]] = []
     for wide, tall, deep in shapes:
         prior: dict[str, object] = {}

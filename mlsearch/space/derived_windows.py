@@ -1,7 +1,6 @@
-"""A derived space for windows that IREE takes apart by itself: `ConvTileAndDecomposeExpert` on all loops of the op.
+"""A derived space for windows that stay whole: IREE's own pipeline for them, on all loops of the op.
 
-It serves windows that can't be unrolled into taps, such as those that move by more than one element, and poolings: the
-hand-written template for convolutions has no knob for their channels.
+It serves windows that can't be unrolled into taps, such as those that move by more than one element.
 
     tile_ROLE   output's innermost loop: elements side by side; the image's innermost loop and the output channels:
                 iterations around it. IREE takes a window apart row by row, so other image loops are cut to one.
@@ -35,33 +34,34 @@ from mlsearch.space.sketch import (
 )
 from mlsearch.space.template import Template
 
-PIPELINE = "#iree_cpu.pipeline<ConvTileAndDecomposeExpert>"
+PIPELINES = ("#iree_cpu.pipeline<ConvTileAndDecomposeExpert>", "#iree_cpu.pipeline<DoubleTilingExpert>")
+"""Of those that IREE takes for windows. The second one vectorizes none, and serves those that the first one can't take
+apart, e.g. depthwise ones with a stride whose channels are not the innermost."""
 
 
 def window_tiles(
     view: DispatchView, late_view: DispatchView, facts: Mapping[str, int], identifier: str
 ) -> Template | None:
-    """The space of a dispatch whose root op has a window, where IREE itself would take it apart; else None."""
-    if f"pipeline = {PIPELINE}" not in late_view.function or not window_loops(
-        late_view.workload.loops, accesses(late_view)
-    ):
+    """The space of a dispatch whose root op has a window, in the pipeline that IREE has chosen; else None."""
+    pipeline = next((each for each in PIPELINES if f"pipeline = {each}" in late_view.function), None)
+    if pipeline is None or not window_loops(late_view.workload.loops, accesses(late_view)):
         return None
-    declarations = _declarations(late_view, {**facts, **late_view.workload.dims})
+    declarations = _declarations(late_view, {**facts, **late_view.workload.dims}, pipeline)
     layout = lay_out(declarations, late_view, shown(declarations), facts["lanes"])
     configs = {late_view.root: layout.root_config, **layout.companion_configs}
     text = strategy_text(
         declarations,
         view.workload.loops,
         [configs.get(index, "") for index in range(len(late_view.compute_ops))],
-        f"#iree_codegen.translation_info<pipeline = {PIPELINE}>",
+        f"#iree_codegen.translation_info<pipeline = {pipeline}>",
     )
     return Template(identifier, Path("derived"), text, read_declarations(text, identifier))
 
 
-def _declarations(view: DispatchView, facts: Mapping[str, int]) -> Declarations:
+def _declarations(view: DispatchView, facts: Mapping[str, int], pipeline: str) -> Declarations:
     loops, found = view.workload.loops, accesses(view)
     lanes, registers = facts["lanes"], facts["registers"]
-    draft = Draft(PIPELINE, loops, facts, is_strategy=True)
+    draft = Draft(pipeline, loops, facts, is_strategy=True)
     vector = contiguous_loop(loops, found)
     image = sorted(strides(loops, found))
     tiled = [loop for loop in parallel_loops(loops) if loop not in image[:-1]]
@@ -95,13 +95,14 @@ def _declarations(view: DispatchView, facts: Mapping[str, int]) -> Declarations:
         accumulators,
     )
     draft.fits_stack(max(facts["element_bytes"], facts["input_bytes"]))
-    return draft.declarations([*draft.as_configured(configured_levels(view)), *_priors(draft, vector, lanes)])
+    return draft.declarations([*draft.as_configured(configured_levels(view)), *_priors(draft, vector, facts)])
 
 
-def _priors(draft: Draft, vector: int | None, lanes: int) -> list[dict[str, object]]:
-    """Register tiles from wide to tall."""
+def _priors(draft: Draft, vector: int | None, facts: Mapping[str, int]) -> list[dict[str, object]]:
+    """Register tiles from wide to tall, the first ones of half of the registers."""
+    lanes, half = facts["lanes"], facts["registers"] // 2
     priors: list[dict[str, object]] = []
-    for wide, rows in ((2, 8), (4, 4), (1, 16), (2, 1), (1, 4)):
+    for wide, rows in ((2, half // 2), (4, half // 4), (1, half), (2, 1), (1, half // 4)):
         prior: dict[str, object] = {
             str(tile.value): rows
             for loop, tile in draft.tiles.items()

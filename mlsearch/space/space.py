@@ -188,6 +188,7 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     the target.
 
     `lanes`, `registers`: elements of the output type in a vector register, and how many of those there are;
+    `wide_lanes`: the same for what is computed with, since elements of less than 32 bits are widened; `vector_bytes`;
     `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`, where a GPU's l1 is the
     shared memory of a block; `threads`; `mma_f16`, `mma_bf16`: 1 if a GPU's matrix instructions take the inputs' type,
     else 0; `emitted`: how many spaces the compiler itself emits; `inner`: size of the innermost loop that another op
@@ -206,6 +207,8 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
         **workload.dims,
         **{f"dim_{index}": loop.size for index, loop in enumerate(workload.loops)},
         "lanes": max(1, hardware.vector_bytes // output_bytes),
+        "wide_lanes": max(1, hardware.vector_bytes // max(4, output_bytes)),
+        "vector_bytes": hardware.vector_bytes,
         "registers": hardware.vector_registers,
         "element_bytes": output_bytes,
         "input_bytes": max(element_bytes(operand.element_type) for operand in inputs),

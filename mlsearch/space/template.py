@@ -13,8 +13,9 @@ from mlsearch.ir import template as ir_template
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText, entry_text
 from mlsearch.ir.template import Declarations, KnobLeaf
+from mlsearch.space.arithmetic import arithmetic
 from mlsearch.space.attention_layout import lay_out_attention
-from mlsearch.space.constraints import evaluate
+from mlsearch.space.constraints import dims_of, evaluate
 from mlsearch.space.gpu_layout import GPU_PIPELINE, check_gpu_levels, lay_out_gpu
 from mlsearch.space.knobs import Knob
 from mlsearch.space.layout import Layout, check_layout, lay_out, pipeline_of
@@ -82,6 +83,19 @@ class Template:
     def normalized(self, assignment: dict[str, object]) -> dict[str, KnobValue]:
         """Values as the knobs have them: the printed attribute where a file shows one of a choice's options."""
         return {name: _knob_value(self.leaves[name], value) for name, value in assignment.items()}
+
+    def priors(self, dims: Mapping[str, int]) -> list[dict[str, KnobValue]]:
+        """The assignments to be tried first where the dims have these values: knobs that a prior names only, and
+        integers as they come of its arithmetic, which may lie between those of the domain."""
+        return [
+            {
+                name: int(evaluate(arithmetic(value), {}, dims))
+                if isinstance(value, str) and not self.leaves[name].options
+                else self.normalized({name: value})[name]
+                for name, value in prior.items()
+            }
+            for prior in self.declarations.priors
+        ]
 
     def applies_to(self, view: DispatchView) -> bool:
         return ir_template.applies_to(self.text, view.function, view.compute_ops[view.root].position)
@@ -173,7 +187,10 @@ def _check(template: Template) -> None:
         *(("mlsearch.priors", prior) for prior in declared.priors),
     ):
         for name, value in assignment.items():
-            _check_value(template, place, name, value)
+            if place == "mlsearch.priors" and isinstance(value, str) and not template.leaves[name].options:
+                _check_arithmetic(template, name, value)
+            else:
+                _check_value(template, place, name, value)
     try:
         if template.is_for_gpu:
             check_gpu_levels(declared)
@@ -184,6 +201,18 @@ def _check(template: Template) -> None:
             evaluate(assertion.condition, numbers, declared.dims)
     except TemplateError as error:
         raise TemplateError(f"template {template.path}: {error}") from None
+
+
+def _check_arithmetic(template: Template, name: str, text: str) -> None:
+    try:
+        missing = [dim for dim in dims_of(arithmetic(text)) if dim not in template.declarations.dims]
+    except TemplateError as error:
+        raise TemplateError(f"template {template.path}: mlsearch.priors, knob '{name}': {error}") from None
+    if missing:
+        raise TemplateError(
+            f"template {template.path}: mlsearch.priors, knob '{name}': '{text}' names '{missing[0]}', which is not in"
+            f" mlsearch.dims: {', '.join(template.declarations.dims)}"
+        )
 
 
 def _check_value(template: Template, place: str, name: str, value: object) -> None:

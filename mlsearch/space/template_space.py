@@ -151,10 +151,9 @@ class TemplateSpace:
     def priors(self) -> list[Candidate]:
         """The template's own first suggestions, as far as they are valid here, then its default."""
         found = []
-        for prior in (*self.template.declarations.priors, {}):
-            knobs = {knob.name: knob.default for knob in self.template.knobs}
-            knobs |= self.template.normalized(prior)
-            # A tile size beyond the loop is meant as the largest that fits.
+        for prior in (*self.template.priors(self.dims), {}):
+            knobs = {knob.name: knob.default for knob in self.template.knobs} | prior
+            # A tile size beyond the loop, or between two of the domain, is meant as the largest that fits.
             for knob in self.knobs:
                 if knob.values and not knob.is_choice and knobs[knob.name] not in knob.values:
                     smaller = [v for v in knob.values if int(v) <= int(knobs[knob.name])]

@@ -96,28 +96,35 @@ def _window(stride: int = 1, dilation: int = 1) -> str:
     return _STRIDES.format(s=stride, d=dilation)
 
 
-def depthwise_nhwc(h: int = 14, w: int = 14, c: int = 32, k: int = 3, stride: int = 1) -> str:
+def _reach(size: int, k: int, stride: int, dilation: int) -> int:
+    """Elements of the input that `size` windows of `k` elements read."""
+    return (size - 1) * stride + (k - 1) * dilation + 1
+
+
+def depthwise_nhwc(h: int = 14, w: int = 14, c: int = 32, k: int = 3, stride: int = 1, dilation: int = 1) -> str:
+    ih, iw = (_reach(size, k, stride, dilation) for size in (h, w))
     return named(
         "depthwise_conv_2d_nhwc_hwc",
-        [_tensor([1, (h - 1) * stride + k, (w - 1) * stride + k, c]), _tensor([k, k, c])],
+        [_tensor([1, ih, iw, c]), _tensor([k, k, c])],
         _tensor([1, h, w, c]),
-        attributes=_window(stride),
+        attributes=_window(stride, dilation),
     )
 
 
-def depthwise_nchw(h: int = 14, w: int = 14, c: int = 32, k: int = 3) -> str:
+def depthwise_nchw(h: int = 14, w: int = 14, c: int = 32, k: int = 3, stride: int = 1, dilation: int = 1) -> str:
+    ih, iw = (_reach(size, k, stride, dilation) for size in (h, w))
     return named(
         "depthwise_conv_2d_nchw_chw",
-        [_tensor([1, c, h + k - 1, w + k - 1]), _tensor([c, k, k])],
+        [_tensor([1, c, ih, iw]), _tensor([c, k, k])],
         _tensor([1, c, h, w]),
-        attributes=_window(),
+        attributes=_window(stride, dilation),
     )
 
 
 def conv_nchw(
     h: int = 14, w: int = 14, c: int = 16, f: int = 32, k: int = 3, stride: int = 1, dilation: int = 1
 ) -> str:
-    ih, iw = ((size - 1) * stride + (k - 1) * dilation + 1 for size in (h, w))
+    ih, iw = (_reach(size, k, stride, dilation) for size in (h, w))
     return named(
         "conv_2d_nchw_fchw",
         [_tensor([1, c, ih, iw]), _tensor([f, c, k, k])],
@@ -129,7 +136,7 @@ def conv_nchw(
 def conv_nhwc(
     h: int = 14, w: int = 14, c: int = 16, f: int = 32, k: int = 3, stride: int = 1, dilation: int = 1
 ) -> str:
-    ih, iw = ((size - 1) * stride + (k - 1) * dilation + 1 for size in (h, w))
+    ih, iw = (_reach(size, k, stride, dilation) for size in (h, w))
     return named(
         "conv_2d_nhwc_hwcf",
         [_tensor([1, ih, iw, c]), _tensor([k, k, c, f])],
@@ -138,22 +145,28 @@ def conv_nhwc(
     )
 
 
-def pool_nhwc(op: str = "max", h: int = 14, w: int = 14, c: int = 32, k: int = 2, stride: int = 2) -> str:
+def pool_nhwc(
+    op: str = "max", h: int = 14, w: int = 14, c: int = 32, k: int = 2, stride: int = 2, dilation: int = 1
+) -> str:
+    ih, iw = (_reach(size, k, stride, dilation) for size in (h, w))
     return named(
         f"pooling_nhwc_{op}",
-        [_tensor([1, (h - 1) * stride + k, (w - 1) * stride + k, c]), _tensor([k, k])],
+        [_tensor([1, ih, iw, c]), _tensor([k, k])],
         _tensor([1, h, w, c]),
-        attributes=_window(stride),
+        attributes=_window(stride, dilation),
         start="-3.40282347E+38" if op == "max" else "0.0",
     )
 
 
-def pool_nchw(op: str = "max", h: int = 14, w: int = 14, c: int = 32, k: int = 2, stride: int = 2) -> str:
+def pool_nchw(
+    op: str = "max", h: int = 14, w: int = 14, c: int = 32, k: int = 2, stride: int = 2, dilation: int = 1
+) -> str:
+    ih, iw = (_reach(size, k, stride, dilation) for size in (h, w))
     return named(
         f"pooling_nchw_{op}",
-        [_tensor([1, c, (h - 1) * stride + k, (w - 1) * stride + k]), _tensor([k, k])],
+        [_tensor([1, c, ih, iw]), _tensor([k, k])],
         _tensor([1, c, h, w]),
-        attributes=_window(stride),
+        attributes=_window(stride, dilation),
         start="-3.40282347E+38" if op == "max" else "0.0",
     )
 
@@ -469,8 +482,10 @@ OP_KINDS: dict[str, str] = {
     "conv_2d_nchw_strided": conv_nchw(stride=2),
     "depthwise_nhwc": depthwise_nhwc(),
     "depthwise_nhwc_strided": depthwise_nhwc(stride=2),
+    "depthwise_nhwc_dilated": depthwise_nhwc(dilation=2),
     "depthwise_nhwc_padded": padded([1, 14, 14, 32], [0, 1, 1, 0], [0, 1, 1, 0], [1, 16, 16, 32], depthwise_nhwc()),
     "depthwise_nchw": depthwise_nchw(),
+    "depthwise_nchw_strided": depthwise_nchw(stride=2),
     "grouped_nchw": grouped_nchw(),
     "grouped_nhwc": grouped_nhwc(),
     "conv_1d_ncw": conv1d_ncw(),
@@ -478,6 +493,7 @@ OP_KINDS: dict[str, str] = {
     "conv_1d": conv1d(),
     "conv_2d": conv2d(),
     "pool_nhwc_max": pool_nhwc(),
+    "pool_nhwc_max_dilated": pool_nhwc(k=3, stride=1, dilation=2),
     "pool_nhwc_sum": pool_nhwc("sum", k=3, stride=1),
     "pool_nchw_max": pool_nchw(),
     "pool_nchw_sum": pool_nchw("sum", k=3, stride=1),

@@ -100,12 +100,27 @@ def test_a_linalg_op_of_any_kind_is_tuned_and_what_is_derived_for_it_computes_th
         ("strange_reduction", "derived/window_taps"),
         ("conv_2d_nhwc_strided", "derived/window_tiles"),
         ("pool_nchw_max", "derived/window_tiles"),
+        ("depthwise_nhwc_dilated", "derived/window_taps"),
+        ("depthwise_nchw_strided", "derived/window_tiles"),
+        ("pool_nhwc_max_dilated", "derived/window_taps"),
         ("packed_matmul", "derived/loop_tiles"),
     ],
 )
 def test_each_kind_of_op_gets_the_derived_template_that_suits_it(kind: str, template: str, tmp_path: Path) -> None:
     [task] = readable(cut_text(tmp_path, OP_KINDS[kind]))
     assert [each for each in the_space(task).parts if each.startswith(PREFIX)] == [template]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OP_KINDS if kind.startswith(("depthwise", "pool"))])
+def test_poolings_and_depthwise_convolutions_leave_the_templates_that_have_no_knob_for_their_channels(
+    kind: str, tmp_path: Path
+) -> None:
+    spaces = [the_space(task) for task in readable(cut_text(tmp_path, OP_KINDS[kind]))]
+    windows = [space for space in spaces if space.view.workload.op_kind in ("pooling", "depthwise_conv")]
+    assert windows
+    for space in windows:
+        assert all(identifier.startswith(PREFIX) for identifier in space.parts)
+        assert len(space.priors()) >= 3
 
 
 def test_a_derived_candidate_is_built_again_from_exported_records(tmp_path: Path) -> None:

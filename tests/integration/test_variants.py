@@ -61,6 +61,35 @@ def test_a_rewritten_payload_computes_the_same(tmp_path: Path, name: str) -> Non
     assert b"pack" in (tmp_path / "packed.vmfb").read_bytes()
 
 
+TOTAL = ROW_SUMS.replace("64x16384", "65536").replace("tensor<64xf32>", "tensor<f32>")
+TOTAL = (
+    TOTAL.replace("(i, j) -> (i, j)", "(i) -> (i)").replace("(i, j) -> (i)", "(i) -> ()").replace('"parallel", ', "")
+)
+
+
+@pytest.mark.parametrize("parts", [4, 16])
+@pytest.mark.parametrize(("payload", "kind"), [(matmul(6, 20, 65536), "matmul"), (TOTAL, "reduction")])
+def test_a_split_reduction_computes_the_same_in_parts(tmp_path: Path, payload: str, kind: str, parts: int) -> None:
+    (tmp_path / "long.mlir").write_text(payload)
+    [variant] = [each for each in variants_for(TARGET, None, "split_reduction") if each.name.endswith(f"parts{parts}")]
+    (tmp_path / "s.mlir").write_text(spec_text([], Path("long.mlir"), TARGET, "now", "not timed", variant))
+    done = mlsearch(tmp_path, "verify", "long.mlir", "--spec", "s.mlir", "--json", "v.json")
+    verified = json.loads((tmp_path / "v.json").read_text())
+    assert verified["whole"]["numerics"]["agrees"], done.stderr
+    tasks = told(mlsearch(tmp_path, "inspect", "long.mlir", "--variant", variant.name, "--json", "-"))["tasks"]
+    assert [task["op_kind"] for task in tasks] == [f"batch_{kind}" if kind == "matmul" else kind, "reduction"]
+    assert set(tasks[0]["dims"].values()) >= {parts, 65536 // parts}
+
+
+@pytest.mark.parametrize("length", [4096, 65537])
+def test_a_reduction_that_is_short_or_of_odd_length_is_not_split(tmp_path: Path, length: int) -> None:
+    (tmp_path / "sum.mlir").write_text(TOTAL.replace("65536", str(length)))
+    arguments = ["tune", "sum.mlir", "--variants", "split_reduction", "--trials", "1", "-o", "s.mlir", "--json", "-"]
+    summary = told(mlsearch(tmp_path, *arguments))
+    assert summary["variant"] == "default"
+    assert all(each["dropped"] for each in summary["variants"] if each["name"] != "default")
+
+
 def test_all_built_in_variants_compute_the_same_or_say_why_not(tmp_path: Path) -> None:
     (tmp_path / "mm.mlir").write_text(matmul(37, 100, 50))
     summary = told(mlsearch(tmp_path, "tune", "mm.mlir", "--trials", "1", "-o", "s.mlir", "--json", "-"))

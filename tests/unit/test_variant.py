@@ -26,6 +26,17 @@ module attributes {transform.with_named_sequence, mlsearch.flags = ["--iree-opt-
   }
 }
 """
+SPLIT = """
+module attributes {transform.with_named_sequence, mlsearch.domains = {parts = [2, 8]}} {
+  transform.named_sequence @__transform_main(%payload: !transform.any_op) {
+    %matmul = transform.structured.match ops{["linalg.matmul"]} in %payload : (!transform.any_op) -> !transform.any_op
+    %a, %b, %c, %d = transform.structured.split_reduction %matmul
+      <{split_factor = 4 : i64, insert_split_dimension = 0 : i64}> {mlsearch.knobs = ["parts"]}
+      : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}
+"""
 FLAGS_ONLY = 'module attributes {mlsearch.flags = ["--iree-opt-data-tiling"]} {}'
 
 
@@ -46,10 +57,26 @@ def test_each_combination_of_knobs_is_a_variant_of_its_own(tmp_path: Path) -> No
     assert "mlsearch" not in found[2].script
 
 
+def test_the_factor_of_a_split_is_a_knob_like_a_packed_size(tmp_path: Path) -> None:
+    found = variants_for(TARGET, folder_with(tmp_path, mine=SPLIT), "mine")
+    assert [each.name for each in found] == ["default", "mine-parts2", "mine-parts8"]
+    assert found[2].script is not None
+    assert "split_factor = 8" in found[2].script
+    assert "mlsearch" not in found[2].script
+
+
 def test_the_built_in_ones_are_there_and_the_default_is_the_first() -> None:
     names = [each.name for each in variants_for(TARGET, None, "all")]
     assert names[0] == "default"
-    assert {"reassociate", "o3", "data_tiling", "im2col", "channels_last", "pack_right-n64"} <= set(names)
+    assert {
+        "reassociate",
+        "o3",
+        "data_tiling",
+        "im2col",
+        "channels_last",
+        "pack_right-n64",
+        "split_reduction-parts16",
+    } <= set(names)
     assert {"data_tiling_early", "unsigned_left"} <= set(names)
     assert variants_for(TARGET, None, "default") == [DEFAULT]
     assert [each.name for each in variants_for(TARGET, None, "im2col,default,im2col")] == ["default", "im2col"]
@@ -94,7 +121,7 @@ def test_flags_that_do_more_than_change_code_are_refused(flag: str) -> None:
         ("module attributes {mlsearch.flags = 3 : i64} {}", "is not a list of strings"),
         (PACK.replace("m = [4, 8]", "m = []"), "list of integers"),
         (PACK.replace("m = [4, 8]", "q = [4, 8]"), "do not name the same knobs: m, q"),
-        (PACK.replace('["m", "n", ""]', '["m", "n"]'), "one name, or an empty one, per packed size"),
+        (PACK.replace('["m", "n", ""]', '["m", "n"]'), "one name, or an empty one, per size"),
     ],
 )
 def test_a_file_that_is_no_variant_is_told_why(text: str, words: str) -> None:

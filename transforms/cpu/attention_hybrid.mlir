@@ -22,6 +22,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
   %lanes = arith.constant 16 : index
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
+  %wide_lanes = arith.constant 16 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<LinalgExtTileAndVectorize>,
     knobs = {
@@ -42,8 +43,8 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
         s = #iree_codegen.smt.int_knob<"value_s">
       }
     }
-    dims(%m, %n, %k, %s, %lanes, %registers, %element_bytes) attributes {
-      mlsearch.dims = ["m", "n", "k", "s", "lanes", "registers", "element_bytes"],
+    dims(%m, %n, %k, %s, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
+      mlsearch.dims = ["m", "n", "k", "s", "lanes", "registers", "element_bytes", "wide_lanes"],
       mlsearch.domains = {
         tile_m = [1, 2, 4, 6, 7, 8, 11, 12, 14, 16, 20, 24, 28, 32, 48, 64],
         tile_s = [1, 4, 7, 8, 11, 16, 20, 25, 32, 40, 49, 50, 64, 77, 96, 100, 128, 192, 197, 200, 256, 512],
@@ -60,16 +61,17 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
         value_m = 8, value_n = 32, value_s = 4
       },
       mlsearch.priors = [
-        {tile_m = 16, tile_s = 128, score_m = 16, score_s = 16, score_k = 16, value_m = 4, value_n = 64, value_s = 4},
-        {tile_m = 8, tile_s = 64, score_m = 8, score_s = 16, score_k = 16, value_m = 4, value_n = 64, value_s = 4},
-        {tile_m = 16, tile_s = 128, dist_m = 1, score_m = 8, score_s = 16, score_k = 16, value_m = 8, value_n = 32, value_s = 4},
-        {tile_m = 16, tile_s = 64, score_m = 8, score_s = 8, score_k = 16, value_m = 4, value_n = 16, value_s = 4},
-        {tile_m = 11, tile_s = 77, score_m = 11, score_s = 11, score_k = 16, value_m = 11, value_n = 32, value_s = 7},
-        {tile_m = 20, tile_s = 40, score_m = 10, score_s = 8, score_k = 16, value_m = 10, value_n = 32, value_s = 4}
+        {tile_m = 16, tile_s = 128, score_m = "registers / 2", score_s = "wide_lanes", score_k = 16, value_m = "registers / 8", value_n = "4 * wide_lanes", value_s = 4},
+        {tile_m = 8, tile_s = 64, score_m = "registers / 4", score_s = "wide_lanes", score_k = 16, value_m = "registers / 8", value_n = "4 * wide_lanes", value_s = 4},
+        {tile_m = 16, tile_s = 128, dist_m = 1, score_m = "registers / 4", score_s = "wide_lanes", score_k = 16, value_m = "registers / 4", value_n = "2 * wide_lanes", value_s = 4},
+        {tile_m = 16, tile_s = 64, score_m = "registers / 4", score_s = 8, score_k = 16, value_m = "registers / 8", value_n = "wide_lanes", value_s = 4},
+        {tile_m = 11, tile_s = 77, score_m = 11, score_s = 11, score_k = 16, value_m = 11, value_n = "2 * wide_lanes", value_s = 7},
+        {tile_m = 20, tile_s = 40, score_m = 10, score_s = 8, score_k = 16, value_m = 10, value_n = "2 * wide_lanes", value_s = 4}
       ]
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %size_s: !smt.int, %lane_count: !smt.int,
-       %register_count: !smt.int, %bytes: !smt.int):
+       %register_count: !smt.int, %bytes: !smt.int,
+       %wide_lane_count: !smt.int):
     %tile_m = iree_codegen.smt.knob "tile_m" : !smt.int
     %tile_s = iree_codegen.smt.knob "tile_s" : !smt.int
     %dist_m = iree_codegen.smt.knob "dist_m" : !smt.int

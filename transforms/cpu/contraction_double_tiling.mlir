@@ -20,6 +20,10 @@ module attributes {transform.with_named_sequence} {
   %lanes = arith.constant 16 : index
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
+  %wide_lanes = arith.constant 16 : index
+  %vector_bytes = arith.constant 64 : index
+  %l1_bytes = arith.constant 49152 : index
+  %l2_bytes = arith.constant 1048576 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -37,8 +41,8 @@ module attributes {transform.with_named_sequence} {
       vector_reduction = {k = #iree_codegen.smt.int_knob<"step_k">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%m, %n, %k, %lanes, %registers, %element_bytes) attributes {
-      mlsearch.dims = ["m", "n", "k", "lanes", "registers", "element_bytes"],
+    dims(%m, %n, %k, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %l1_bytes, %l2_bytes) attributes {
+      mlsearch.dims = ["m", "n", "k", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "l1_bytes", "l2_bytes"],
       mlsearch.domains = {
         tile_m = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16],
         tile_n = [1, 4, 8, 16, 32, 64, 128, 256, 512],
@@ -54,20 +58,21 @@ module attributes {transform.with_named_sequence} {
         cache_order = ["m", "n"], dist_m = 0, dist_n = 0, peel = false
       },
       mlsearch.priors = [
-        {tile_m = 12, tile_n = 32, step_k = 8, cache_m = 8, cache_n = 2, cache_k = 0, dist_m = 4, dist_n = 1, peel = true},
-        {tile_m = 12, tile_n = 32, step_k = 1, cache_m = 4, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
-        {tile_m = 6, tile_n = 64, step_k = 2, cache_m = 16, cache_n = 1, cache_k = 512, dist_m = 0, dist_n = 0, peel = true},
-        {tile_m = 7, tile_n = 32, step_k = 1, cache_m = 8, cache_n = 1, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
-        {tile_m = 8, tile_n = 32, step_k = 4, cache_m = 8, cache_n = 2, cache_k = 256, dist_m = 4, dist_n = 1, peel = false},
-        {tile_m = 14, tile_n = 32, step_k = 1, cache_m = 4, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
-        {tile_m = 6, tile_n = 32, step_k = 8, cache_m = 16, cache_n = 1, cache_k = 64, dist_m = 16, dist_n = 1, peel = true},
-        {tile_m = 6, tile_n = 16, step_k = 1, cache_m = 8, cache_n = 2, cache_k = 256, dist_m = 0, dist_n = 1, peel = true},
-        {tile_m = 1, tile_n = 256, step_k = 2, cache_m = 1, cache_n = 4, cache_k = 64, dist_m = 0, dist_n = 0, peel = false},
-        {tile_m = 1, tile_n = 256, step_k = 1, cache_m = 1, cache_n = 1, cache_k = 0, dist_m = 0, dist_n = 1, peel = false}
+        {tile_m = "(registers - 8) / 2", tile_n = "2 * wide_lanes", step_k = 8, cache_m = 8, cache_n = 2, cache_k = 0, dist_m = 4, dist_n = 1, peel = true},
+        {tile_m = "(registers - 8) / 2", tile_n = "2 * wide_lanes", step_k = 1, cache_m = 4, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = "(registers - 8) / 4", tile_n = "4 * wide_lanes", step_k = 2, cache_m = 16, cache_n = 1, cache_k = "l2_bytes / (32 * vector_bytes)", dist_m = 0, dist_n = 0, peel = true},
+        {tile_m = "registers / 4 - 1", tile_n = "2 * wide_lanes", step_k = 1, cache_m = 8, cache_n = 1, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = "registers / 4", tile_n = "2 * wide_lanes", step_k = 4, cache_m = 8, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 4, dist_n = 1, peel = false},
+        {tile_m = "(registers - 4) / 2", tile_n = "2 * wide_lanes", step_k = 1, cache_m = 4, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 6, tile_n = "2 * wide_lanes", step_k = 8, cache_m = 16, cache_n = 1, cache_k = "l1_bytes / (8 * vector_bytes)", dist_m = 16, dist_n = 1, peel = true},
+        {tile_m = 6, tile_n = "wide_lanes", step_k = 1, cache_m = 8, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = 1, tile_n = "registers * wide_lanes / 2", step_k = 2, cache_m = 1, cache_n = 4, cache_k = 64, dist_m = 0, dist_n = 0, peel = false},
+        {tile_m = 1, tile_n = "registers * wide_lanes / 2", step_k = 1, cache_m = 1, cache_n = 1, cache_k = 0, dist_m = 0, dist_n = 1, peel = false}
       ]
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %lane_count: !smt.int,
-       %register_count: !smt.int, %bytes: !smt.int):
+       %register_count: !smt.int, %bytes: !smt.int,
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %l1_size: !smt.int, %l2_size: !smt.int):
     %tile_m = iree_codegen.smt.knob "tile_m" : !smt.int
     %tile_n = iree_codegen.smt.knob "tile_n" : !smt.int
     %step_k = iree_codegen.smt.knob "step_k" : !smt.int

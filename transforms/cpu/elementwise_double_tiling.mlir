@@ -14,6 +14,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %lanes = arith.constant 16 : index
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
+  %wide_lanes = arith.constant 16 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -24,8 +25,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       vector_common_parallel = {p1 = #iree_codegen.smt.int_knob<"tile_p1">, p = #iree_codegen.smt.int_knob<"tile_p">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%p, %p1, %lanes, %registers, %element_bytes) attributes {
-      mlsearch.dims = ["p", "p1", "lanes", "registers", "element_bytes"],
+    dims(%p, %p1, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
+      mlsearch.dims = ["p", "p1", "lanes", "registers", "element_bytes", "wide_lanes"],
       mlsearch.domains = {
         tile_p = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
         tile_p1 = [1, 2, 4, 8, 16],
@@ -34,13 +35,14 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       },
       mlsearch.defaults = {tile_p = 64, tile_p1 = 1, dist_p = 0, dist_p1 = 0, peel = false},
       mlsearch.priors = [
-        {tile_p = 32, tile_p1 = 4, dist_p = 0, dist_p1 = 0},
-        {tile_p = 16, tile_p1 = 16, dist_p = 0, dist_p1 = 0},
-        {tile_p = 128, tile_p1 = 1, dist_p = 0, dist_p1 = 0},
-        {tile_p = 16, tile_p1 = 1, dist_p = 256, dist_p1 = 0}
+        {tile_p = "2 * wide_lanes", tile_p1 = 4, dist_p = 0, dist_p1 = 0},
+        {tile_p = "wide_lanes", tile_p1 = "wide_lanes", dist_p = 0, dist_p1 = 0},
+        {tile_p = "8 * wide_lanes", tile_p1 = 1, dist_p = 0, dist_p1 = 0},
+        {tile_p = "wide_lanes", tile_p1 = 1, dist_p = 256, dist_p1 = 0}
       ]
     } {
-  ^bb0(%size_p: !smt.int, %size_p1: !smt.int, %lane_count: !smt.int, %register_count: !smt.int, %bytes: !smt.int):
+  ^bb0(%size_p: !smt.int, %size_p1: !smt.int, %lane_count: !smt.int, %register_count: !smt.int, %bytes: !smt.int,
+       %wide_lane_count: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_p1 = iree_codegen.smt.knob "tile_p1" : !smt.int
     %dist_p = iree_codegen.smt.knob "dist_p" : !smt.int

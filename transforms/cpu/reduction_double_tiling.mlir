@@ -1,9 +1,9 @@
-// Reductions and chains of them (sums and maxima over rows or columns, softmax, layer and RMS normalization, pooling)
-// through IREE's DoubleTilingExpert pipeline.
+// Reductions and chains of them (sums and maxima over rows or columns, softmax, layer and RMS normalization) through
+// IREE's DoubleTilingExpert pipeline.
 //
-// Matches    any structured op whose innermost loop is a reduction, where no template for its own kind applies. The
-//            other ops of the dispatch get the same tiles, each as far as its loops move together with those of the
-//            root op: IREE makes no choice for them any more once one op has a config.
+// Matches    any structured op whose innermost loop is a reduction, where no template for its own kind applies; not
+//            windows such as poolings, whose loops have other roles and would all be cut to one. The other ops of the
+//            dispatch get the same tiles, each as far as its loops move together with those of the root op: IREE makes no choice for them any more once one op has a config.
 // Leaves     a lowering config on each op and a translation info on the function.
 // Knobs      tile_p    rows (or columns) reduced side by side.
 //            tile_r    elements of a row in one step of the reduction.
@@ -19,6 +19,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %lanes = arith.constant 16 : index
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
+  %wide_lanes = arith.constant 16 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -28,8 +29,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       vector_inner_parallel = {r = #iree_codegen.smt.int_knob<"tile_in">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%p, %r, %inner, %lanes, %registers, %element_bytes) attributes {
-      mlsearch.dims = ["p", "r", "inner", "lanes", "registers", "element_bytes"],
+    dims(%p, %r, %inner, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
+      mlsearch.dims = ["p", "r", "inner", "lanes", "registers", "element_bytes", "wide_lanes"],
       mlsearch.domains = {
         tile_p = [1, 2, 4, 8, 16, 32, 64, 128, 256],
         tile_r = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
@@ -38,15 +39,16 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       },
       mlsearch.defaults = {tile_p = 8, tile_r = 16, tile_in = 1, dist_p = 4, peel = false},
       mlsearch.priors = [
-        {tile_p = 4, tile_r = 64, tile_in = 64, dist_p = 0},
-        {tile_p = 8, tile_r = 32, tile_in = 32, dist_p = 0},
-        {tile_p = 1, tile_r = 256, tile_in = 256, dist_p = 0},
-        {tile_p = 64, tile_r = 1, tile_in = 1, dist_p = 0},
-        {tile_p = 128, tile_r = 4, tile_in = 1, dist_p = 1}
+        {tile_p = 4, tile_r = "4 * wide_lanes", tile_in = "4 * wide_lanes", dist_p = 0},
+        {tile_p = 8, tile_r = "2 * wide_lanes", tile_in = "2 * wide_lanes", dist_p = 0},
+        {tile_p = 1, tile_r = "registers * wide_lanes / 2", tile_in = "registers * wide_lanes / 2", dist_p = 0},
+        {tile_p = "4 * wide_lanes", tile_r = 1, tile_in = 1, dist_p = 0},
+        {tile_p = "8 * wide_lanes", tile_r = 4, tile_in = 1, dist_p = 1}
       ]
     } {
   ^bb0(%size_p: !smt.int, %size_r: !smt.int, %size_inner: !smt.int, %lane_count: !smt.int, %register_count: !smt.int,
-       %bytes: !smt.int):
+       %bytes: !smt.int,
+       %wide_lane_count: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_r = iree_codegen.smt.knob "tile_r" : !smt.int
     %tile_in = iree_codegen.smt.knob "tile_in" : !smt.int
@@ -97,6 +99,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
     %matched = transform.match.structured failures(propagate) %op : (!transform.any_op) -> !transform.any_op {
     ^bb0(%reduction: !transform.any_op):
       "transform.match.structured.dim"(%reduction) <{raw_dim_list = array<i64: -1>, reduction}> : (!transform.any_op) -> ()
+      // A window reads its input at a sum of two loops.
+      "transform.match.structured.input"(%reduction) <{raw_position_list = array<i64>, is_all, projected_permutation}> : (!transform.any_op) -> ()
       transform.match.structured.yield %reduction : !transform.any_op
     }
     transform.yield %matched : !transform.any_op

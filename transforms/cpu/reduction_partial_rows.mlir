@@ -26,6 +26,7 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
   %lanes = arith.constant 16 : index
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
+  %wide_lanes = arith.constant 16 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -34,8 +35,8 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
       vector_reduction = {r = #iree_codegen.smt.int_knob<"tile_r">},
       vector_inner_parallel = {r = #iree_codegen.smt.int_knob<"tile_in">}
     }
-    dims(%p, %r, %inner, %rows_contiguous, %lanes, %registers, %element_bytes) attributes {
-      mlsearch.dims = ["p", "r", "inner", "rows_contiguous", "lanes", "registers", "element_bytes"],
+    dims(%p, %r, %inner, %rows_contiguous, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
+      mlsearch.dims = ["p", "r", "inner", "rows_contiguous", "lanes", "registers", "element_bytes", "wide_lanes"],
       mlsearch.domains = {
         tile_p = [1, 2, 4, 8, 16],
         tile_r = [4, 8, 16, 32, 64, 128, 256, 512, 1024],
@@ -44,16 +45,17 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
       },
       mlsearch.defaults = {tile_p = 4, tile_r = 32, tile_in = 32, dist_p = 16},
       mlsearch.priors = [
-        {tile_p = 4, tile_r = 32, tile_in = 32, dist_p = 0},
-        {tile_p = 2, tile_r = 128, tile_in = 64, dist_p = 16},
-        {tile_p = 1, tile_r = 64, tile_in = 64, dist_p = 0},
-        {tile_p = 1, tile_r = 256, tile_in = 128, dist_p = 64},
-        {tile_p = 2, tile_r = 64, tile_in = 64, dist_p = 0},
-        {tile_p = 2, tile_r = 128, tile_in = 64, dist_p = 0}
+        {tile_p = 4, tile_r = "2 * wide_lanes", tile_in = "2 * wide_lanes", dist_p = 0},
+        {tile_p = 2, tile_r = "registers * wide_lanes / 4", tile_in = "4 * wide_lanes", dist_p = 16},
+        {tile_p = 1, tile_r = "4 * wide_lanes", tile_in = "4 * wide_lanes", dist_p = 0},
+        {tile_p = 1, tile_r = "registers * wide_lanes / 2", tile_in = "8 * wide_lanes", dist_p = 64},
+        {tile_p = 2, tile_r = "4 * wide_lanes", tile_in = "4 * wide_lanes", dist_p = 0},
+        {tile_p = 2, tile_r = "registers * wide_lanes / 4", tile_in = "4 * wide_lanes", dist_p = 0}
       ]
     } {
   ^bb0(%size_p: !smt.int, %size_r: !smt.int, %size_inner: !smt.int, %contiguous: !smt.int, %lane_count: !smt.int,
-       %register_count: !smt.int, %bytes: !smt.int):
+       %register_count: !smt.int, %bytes: !smt.int,
+       %wide_lane_count: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_r = iree_codegen.smt.knob "tile_r" : !smt.int
     %tile_in = iree_codegen.smt.knob "tile_in" : !smt.int
