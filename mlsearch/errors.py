@@ -13,6 +13,10 @@ class TargetError(MlsearchError):
     """The target is unknown, or can't be compiled for or run here."""
 
 
+class NoDeviceError(TargetError):
+    """This machine has no device of that kind."""
+
+
 class TargetMismatchError(TargetError):
     """The device that measures is of another architecture than the one that was compiled for."""
 

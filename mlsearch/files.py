@@ -10,6 +10,8 @@ from pathlib import Path
 
 from mlsearch.errors import MlsearchError
 
+NO_FILE = "it is not a regular file"
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Whoever reads `path` sees the old content or all of the new. Raises MlsearchError."""
@@ -32,24 +34,35 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write a new file under, which becomes `path` in the end, or is removed on an error.
-    Raises OSError."""
-    draft = _draft_name(path)
+    """A name beside `path` to write a new file under, which becomes `path` in the end, or is removed on an error. A
+    link stays a link.
+
+    Raises OSError, also where a pipe or a device is in that place: it would be gone, `/dev/null` for everyone.
+    """
+    place = path.resolve()
+    if place.exists() and not place.is_file():
+        raise OSError(NO_FILE)
+    draft = _draft_name(place)
     try:
         yield draft
-        draft.replace(path)
+        draft.replace(place)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
 
 
-def check_writable(path: Path) -> None:
-    """Raise MlsearchError now if `write_atomically` would fail in an hour."""
+def check_writable(path: Path, *, only_files: bool = False) -> None:
+    """Raise MlsearchError now if `write_atomically` would fail in an hour.
+
+    `only_files`: if `draft_of` would, which can't write to pipes and devices.
+    """
     try:
         place = path.resolve()
         if place.is_dir():
             raise MlsearchError(f"can't write {path}: it is a folder; name a file")
         if place.exists() and not place.is_file():
+            if only_files:
+                raise MlsearchError(f"can't write {path}: {NO_FILE}")
             return
         # Tried rather than asked: permission bits say nothing about a read-only file system or a quota.
         draft = _draft_name(place)

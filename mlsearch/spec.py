@@ -57,7 +57,7 @@ def spec_text(
     if not variant.is_default:
         body = carry(body, variant.name, variant.flags, variant.script)
     header = _header(entries, payload, target, when, whole, variant)
-    return "".join(f"// {line}".rstrip() + "\n" for line in header) + body
+    return "".join(f"// {_comment(line)}".rstrip() + "\n" for line in header) + body
 
 
 def _header(
@@ -120,6 +120,11 @@ def _header(
             + " ".join(f"{name}={value}" for name, value in entry.candidate.assignment),
         ]
     return lines
+
+
+def _comment(line: str) -> str:
+    """After a line break in a name, the rest of it would be IR that the compiler follows."""
+    return "".join(character if character.isprintable() else " " for character in line)
 
 
 def _one_line(text: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from mlsearch.candidate import digest
 from mlsearch.cuda.chips import Chip, device_attribute, find_chip, for_architecture
 from mlsearch.cuda.device import this_machines_chip
-from mlsearch.errors import TargetError, TargetMismatchError
+from mlsearch.errors import NoDeviceError, TargetError, TargetMismatchError
 
 _CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -75,7 +75,7 @@ def resolve(name: str, threads: int) -> Target:
     """
     backend, _, detail = name.partition(":")
     if backend == "cuda":
-        return cuda_target(find_chip(detail) if detail else this_machines_chip())
+        return cuda_target(find_chip(detail) if detail else _own_chip())
     if backend != "llvm-cpu":
         raise TargetError(
             f"unknown target '{name}'; known: llvm-cpu (this machine's CPU), cuda (this machine's GPU), cuda:NAME "
@@ -126,9 +126,20 @@ def require_device(target: Target) -> Target:
     if target.chip is None:
         return target
     try:
-        return measured_by(target, this_machines_chip())
+        return measured_by(target, _own_chip())
     except TargetMismatchError as error:
         raise TargetError(f"{error}; give --target cuda, or --no-device") from None
+
+
+def _own_chip() -> Chip:
+    """This machine's GPU. Raises TargetError, saying how to go on without one."""
+    try:
+        return this_machines_chip()
+    except NoDeviceError as error:
+        raise NoDeviceError(
+            f"{error}; for one that is elsewhere, name it and measure nothing here: --target cuda:sm_90, with"
+            " `mlsearch tune` also --no-device"
+        ) from None
 
 
 def measured_by(target: Target, here: Chip) -> Target:

@@ -117,12 +117,16 @@ class Bundle:
         self._archive = archive
 
     def extract(self, sha256: str, folder: Path) -> Path:
-        """The artifact as `<folder>/<sha256>.vmfb`. Raises BundleError, also if the file has changed since."""
+        """The artifact as `<folder>/<sha256>.vmfb`. Raises BundleError, also if the file has changed since, or if
+        there is no room for it."""
         content = _read(self._archive, artifact_name(sha256), MOST_BYTES)
         if hashlib.sha256(content).hexdigest() != sha256:
             raise BundleError(f"{self.path} has changed while it was in use")
         place = folder / f"{sha256}.vmfb"
-        place.write_bytes(content)
+        try:
+            place.write_bytes(content)
+        except OSError as error:
+            raise BundleError(f"can't unpack an artifact to {folder}: {error.strerror or error}") from error
         return place
 
     def close(self) -> None:

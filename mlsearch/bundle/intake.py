@@ -104,6 +104,7 @@ class Taken:
     exported_for: str
     """What the bundle was exported for."""
     cache: CacheState
+    threads: int
     spec: ProvenSpec | None
 
 
@@ -116,6 +117,8 @@ def take_in(options: IntakeOptions, watch: Watcher) -> Taken:
     """
     measurements = read_measured(options.measured)
     manifest = measurements.manifest
+    if not measurements.runs:
+        raise BundleError(f"nothing in {options.measured} is measured yet; run its bundle again to go on")
     if manifest.compiler != compiler_version():
         raise BundleError(
             f"{options.measured} was built by iree-base-compiler {manifest.compiler}, here is {compiler_version()}: "
@@ -145,7 +148,15 @@ def take_in(options: IntakeOptions, watch: Watcher) -> Taken:
             site = measurements.site.text
             spec = write_spec(options.output, options.payload, target, decided, site, bench.workdir)
     name = None if not _is_named(exported, target) else _name_of(target)
-    return Taken(tuple(taken), measurements.site.text, name, _name_of(exported), manifest.plan.cache, spec)
+    return Taken(
+        tasks=tuple(taken),
+        measured_on=measurements.site.text,
+        target=name,
+        exported_for=_name_of(exported),
+        cache=manifest.plan.cache,
+        threads=manifest.plan.threads,
+        spec=spec,
+    )
 
 
 def _exported_target(manifest: Manifest, name: str | None) -> Target:
@@ -332,12 +343,21 @@ def _decided(measurements: Measurements, entry: TaskEntry) -> Decided | str:
         return "its fastest candidate could not be paired with the untuned build"
     candidate = next(each.candidate for each in entry.candidates if each.artifact == line.artifacts[1])
     speedup = paired_speedup(*line.outcome.samples_us)
-    return Decided(candidate, speedup, _objection(measurements, entry, line.outcome, speedup))
+    return Decided(candidate, speedup, _objection(measurements, entry, line.artifacts[1], line.outcome, speedup))
 
 
-def _objection(measurements: Measurements, entry: TaskEntry, compared: Compared, speedup: Speedup) -> str:
+def _objection(
+    measurements: Measurements, entry: TaskEntry, artifact: str, compared: Compared, speedup: Speedup
+) -> str:
     if not compared.numerics[1].agrees:
         return "the winner's numbers are wrong in its last rounds"
+    if (entry.id, artifact) in measurements.wrong:
+        return "the winner's numbers were wrong in one of its runs"
+    if (entry.id, entry.untuned) in measurements.wrong:
+        return "the untuned build's numbers are not the same in each run, so that nothing can be held against them"
+    run = measurements.runs.get((entry.id, artifact))
+    if run is None or not isinstance(run.outcome, Measured):
+        return "the winner has no time of its own"
     alone = measurements.runs.get((entry.id, entry.untuned))
     now_us = median(compared.samples_us[0])
     if alone is not None and isinstance(alone.outcome, Measured) and now_us > TOO_BUSY * min(alone.outcome.samples_us):

@@ -82,6 +82,8 @@ def measure_bundle(options: MeasureOptions, say: Say) -> Progress:
         manifest, uri = bundle.manifest, options.device or bundle.manifest.target.device_uri
         if options.output.resolve() == options.bundle.resolve():
             raise BundleError(f"the measurements would overwrite the bundle {options.bundle}; choose another -o")
+        if _driver(uri) != _driver(manifest.target.device_uri):
+            raise BundleError(f"--device {uri}: the bundle is for {manifest.target.device_uri}")
         method = manifest.plan.method if options.device is None else timing_method(uri)
         site = this_site(uri, method)
         _refuse_another_architecture(manifest, site, say)
@@ -97,6 +99,11 @@ def measure_bundle(options: MeasureOptions, say: Say) -> Progress:
             plan = replace(manifest.plan, method=method)
             session = Session(bundle, file, runner, plan, Path(folder), say, time.monotonic)
             return session.run(options.max_time_s)
+
+
+def _driver(uri: str) -> str:
+    """Of a CPU the URI itself: one thread in the caller and a pool of them take other times for the same code."""
+    return uri.partition(":")[0]
 
 
 def _refuse_another_architecture(manifest: Manifest, site: Site, say: Say) -> None:
@@ -260,12 +267,16 @@ class Session:
         return last is not None and set(last.artifacts) == set(self._finalists(task))
 
     def _winner(self, task: TaskEntry) -> str | None:
-        """The fastest with right numbers in the rounds of all; None if there is none."""
+        """The fastest in the rounds of all whose numbers were always right; None if there is none."""
         line = self._known.comparisons.get(task.id)
         if line is None or not isinstance(line.outcome, Compared):
             return None
         rounds = zip(line.artifacts[1:], line.outcome.samples_us[1:], line.outcome.numerics[1:], strict=True)
-        right = sorted((median(samples), artifact) for artifact, samples, own in rounds if own.agrees)
+        right = sorted(
+            (median(samples), artifact)
+            for artifact, samples, own in rounds
+            if own.agrees and (task.id, artifact) not in self._known.wrong
+        )
         return right[0][1] if right else None
 
     def _is_decided(self, task: TaskEntry) -> bool:

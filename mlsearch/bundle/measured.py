@@ -11,6 +11,7 @@ import fcntl
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +21,9 @@ from mlsearch.bundle import manifest as manifests
 from mlsearch.bundle.archive import Bundle
 from mlsearch.bundle.manifest import Manifest, TaskEntry
 from mlsearch.bundle.site import Conditions, Site
-from mlsearch.candidate import Compared, CompareOutcome, Measured, Numerics, RunFailed, RunOutcome
+from mlsearch.candidate import Compared, CompareOutcome, Measured, Numerics, RunFailed, RunOutcome, WrongResult
 from mlsearch.errors import BundleError, StoreError
+from mlsearch.files import NO_FILE
 from mlsearch.records import codec
 
 FORMAT = 2
@@ -29,7 +31,10 @@ _READABLE = (1, FORMAT)
 """2 added `WinnerCompared` and `Site.chip`."""
 _HEADER = "mlsearch_measured"
 MOST_BYTES = 1024**3
+_CHUNK = 1 << 20
 _MOST_ROUNDS = 100_000
+_SHORTEST_US, _LONGEST_US = 1e-6, 1e13
+"""What a clock may tell: a picosecond, to some months."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,16 @@ class Measurements:
     """The latest of each task."""
     winners: dict[str, WinnerCompared] = field(default_factory=dict)
     """The latest of each task."""
+    wrong: set[tuple[str, str]] = field(default_factory=set)
+    """(task, artifact) of those whose numbers were wrong in any run, also in one that a later one took the place of: a
+    race shows now and then."""
 
     def add(self, line: Line) -> None:
+        if isinstance(line.outcome, Compared) and not isinstance(line, ArtifactMeasured):
+            checked = zip(line.artifacts, line.outcome.numerics, strict=True)
+            self.wrong |= {(line.task, artifact) for artifact, own in checked if not own.agrees}
+        if isinstance(line.outcome, WrongResult) and isinstance(line, ArtifactMeasured):
+            self.wrong.add((line.task, line.artifact))
         if isinstance(line, ArtifactsCompared):
             self.comparisons[line.task] = line
         elif isinstance(line, WinnerCompared):
@@ -117,6 +130,8 @@ class MeasuredFile:
         except OSError as error:
             raise BundleError(f"can't write {path}: {error.strerror}") from error
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise BundleError(f"can't write {path}: {NO_FILE}, and can't be gone on with")
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return MeasuredFile(descriptor, _begin_or_go_on(descriptor, path, bundle, site))
         except BlockingIOError:
@@ -144,17 +159,25 @@ class MeasuredFile:
 
 def read_measured(path: Path) -> Measurements:
     """Raises BundleError, naming the line, unless the file is whole; a torn last line is left out."""
+    return _parse(_content(path), path)
+
+
+def _content(path: Path) -> bytes:
+    content = bytearray()
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise BundleError(f"{path} is larger than {MOST_BYTES} bytes")
-        content = path.read_bytes()
+        with path.open("rb") as stream:
+            # A pipe or a device does not tell its size, and may have no end.
+            while chunk := stream.read(_CHUNK):
+                content += chunk
+                if len(content) > MOST_BYTES:
+                    raise BundleError(f"{path} is larger than {MOST_BYTES} bytes")
     except OSError as error:
         raise BundleError(f"can't read {path}: {error.strerror}") from error
-    return _parse(content, path)
+    return bytes(content)
 
 
 def _begin_or_go_on(descriptor: int, path: Path, bundle: Bundle, site: Site) -> Measurements:
-    content = path.read_bytes()
+    content = _content(path)
     whole = content[: content.rfind(b"\n") + 1]
     if not whole:
         if content and not f'{{"{_HEADER}"'.encode().startswith(content[: len(_HEADER) + 3]):
@@ -237,6 +260,8 @@ def _problems(line: Line, tasks: dict[str, TaskEntry], known: Measurements) -> I
         yield f"artifact {line.artifact} of task {task.id} was measured already"
     if not isinstance(line, ArtifactMeasured) and artifacts[:1] != (task.untuned,):
         yield "a comparison does not begin with the untuned build"
+    if len(set(artifacts)) != len(artifacts):
+        yield "a comparison lists an artifact twice"
     if isinstance(line, WinnerCompared) and len(artifacts) != 2:
         yield "a comparison of a winner is one of two"
     yield from _absurdities(line)
@@ -260,6 +285,8 @@ def _absurdities(line: Line) -> Iterator[str]:
             yield "the rounds of a comparison are not complete"
     if not all(math.isfinite(time) and time > 0 for time in times):
         yield "a time is not positive and finite"
+    elif not all(_SHORTEST_US <= time <= _LONGEST_US for time in times):
+        yield "a time is one that no clock tells"
     if any(each.elements < 0 or each.unwritten < 0 for each in numerics):
         yield "a number of elements is negative"
 

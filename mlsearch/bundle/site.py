@@ -16,7 +16,7 @@ from mlsearch import __version__
 from mlsearch.candidate import TimingMethod
 from mlsearch.cuda.chips import Chip
 from mlsearch.cuda.device import this_machines_chip
-from mlsearch.errors import RunnerError, TargetError
+from mlsearch.errors import NoDeviceError, RunnerError, TargetError
 from mlsearch.target import Hardware, host_hardware
 
 BUSY_SHARE = 0.15
@@ -68,7 +68,7 @@ class Conditions:
 
 
 def this_site(device: str, method: TimingMethod) -> Site:
-    """Raises RunnerError where IREE's runtime is not installed."""
+    """Raises RunnerError where IREE's runtime is not installed, or the device is not there."""
     try:
         runtime = version("iree-base-runtime")
     except PackageNotFoundError:
@@ -95,6 +95,8 @@ def _chip(device: str) -> Chip | None:
         return None
     try:
         return this_machines_chip(device)
+    except NoDeviceError as error:
+        raise RunnerError(str(error)) from None
     except TargetError:
         return None  # what is wrong shows again, and better, when a program is run
 

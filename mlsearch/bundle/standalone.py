@@ -8,14 +8,17 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from mlsearch import __version__
 from mlsearch.bundle.measure import MeasureOptions, Progress, measure_bundle
 from mlsearch.durations import parse_duration
 from mlsearch.errors import MlsearchError
+from mlsearch.printable import one_line
 from mlsearch.runner.local import WORKER
 
 INTERRUPTED = 130
@@ -31,9 +34,11 @@ def main(worker: str | Sequence[str] = WORKER) -> int:
         serve()
         return 0
     options = _read_options(sys.argv[1:], worker)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     try:
         progress = measure_bundle(options, _say)
-    except MlsearchError as error:
+    except (MlsearchError, OSError) as error:
         _say(f"error: {error}")
         return 1
     except KeyboardInterrupt:
@@ -71,8 +76,13 @@ def _duration(text: str) -> float:
     return seconds
 
 
+def _leave(number: int, frame: object) -> NoReturn:
+    """Unwind, so that what was unpacked is removed: a batch system ends its jobs like this."""
+    raise SystemExit(128 + number)
+
+
 def _say(line: str) -> None:
-    sys.stderr.write(f"mlsearch: {line}\n")
+    sys.stderr.write(f"mlsearch: {one_line(line)}\n")
     sys.stderr.flush()
 
 

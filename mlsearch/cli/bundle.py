@@ -94,7 +94,7 @@ def export_command(
         raise click.UsageError(f"the bundle would overwrite the payload {payload}; choose another -o")
     shared.require_inputs(payload, templates=templates)
     refuse_to_overwrite(output, store)
-    check_writable(output)
+    check_writable(output, only_files=True)
 
     from mlsearch.report import RunHeader, open_report
     from mlsearch.report.text import count_text, one_line, outcomes_text
@@ -218,23 +218,14 @@ def import_command(
     from mlsearch.report.bundle import next_steps, print_taken
     from mlsearch.report.text import one_line
 
-    header = RunHeader("bundle import", str(payload), target or "as measured", None)
+    header = RunHeader("bundle import", str(payload), target or "the target that was measured", None)
     with open_report(sys.stderr, header, quiet=False) as watch:
         from mlsearch.bundle.intake import IntakeOptions, take_in
 
         taken = take_in(IntakeOptions(payload, measured, target, function, store, study, templates, output), watch)
     print_taken(open_console(sys.stdout), taken)
-    for line in next_steps(taken, _repeated(ctx)):
+    for line in next_steps(taken, shared.repeated_arguments(ctx)):
         click.echo(one_line(line))
-
-
-def _repeated(ctx: click.Context) -> tuple[str, ...]:
-    """The arguments that other commands on the same study and payload need as well."""
-    arguments = [str(ctx.params["payload"])]
-    for name in ("store", "study", "function", "templates"):
-        if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE:
-            arguments += [f"--{name}", str(ctx.params[name])]
-    return tuple(arguments)
 
 
 @bundle_command.command("runner")
@@ -248,7 +239,7 @@ def runner_command(output: Path) -> None:
     One file that needs Python 3.10 or later and the package iree-base-runtime, with the NumPy that it brings:
     python RUNNER.pyz run BUNDLE -o MEASURED
     """
-    check_writable(output)
+    check_writable(output, only_files=True)
 
     from mlsearch.bundle.runner_source import write_runner
     from mlsearch.report.text import one_line

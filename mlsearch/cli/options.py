@@ -137,3 +137,12 @@ debug_option = click.option(
     callback=_remember_debug,
     help="Show the traceback of an error.",
 )
+
+
+def repeated_arguments(ctx: click.Context) -> tuple[str, ...]:
+    """The payload and those options of a command that other commands on the same study need as well."""
+    arguments = [str(ctx.params["payload"])]
+    for name in ("store", "study", "function", "templates"):
+        if ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE:
+            arguments += [f"--{name}", str(ctx.params[name])]
+    return tuple(arguments)

@@ -53,10 +53,11 @@ def refuse_to_overwrite(destination: str | Path | None, *inputs: str | Path | No
             raise click.UsageError(f"the output would overwrite {each}; choose another file")
 
 
-def check_writable(destination: str | Path | None) -> None:
-    """Raise MlsearchError now if writing there would fail in an hour. None and `-` are fine."""
+def check_writable(destination: str | Path | None, *, only_files: bool = False) -> None:
+    """Raise MlsearchError now if writing there would fail in an hour, with `only_files` also for pipes and devices.
+    None and `-` are fine."""
     if destination is not None and str(destination) != STANDARD_OUTPUT:
-        files.check_writable(Path(destination))
+        files.check_writable(Path(destination), only_files=only_files)
 
 
 def _strict(value: object) -> Any:

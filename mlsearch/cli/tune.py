@@ -191,7 +191,7 @@ def tune_command(
         from mlsearch.report.ahead import print_ranking
 
         write_json(ahead.to_json(), json_to)
-        print_ranking(open_console(stream), ahead)
+        print_ranking(open_console(stream), ahead, shared.repeated_arguments(ctx))
         return
     write_json(summary.to_json(), json_to)
     from mlsearch.report.tables import print_summary

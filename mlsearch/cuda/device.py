@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from mlsearch.cuda.chips import ARCHITECTURES, PRODUCTS, Chip, find_chip, of_size
-from mlsearch.errors import TargetError
+from mlsearch.errors import NoDeviceError, TargetError
 
 _LIBRARY = "libcuda.so.1"
 # CUdevice_attribute
@@ -18,7 +18,7 @@ def this_machines_chip(device: str = "cuda") -> Chip:
     """The CUDA device that an IREE URI names, e.g. `cuda://1`; the first one for `cuda`. Its name finds an equal chip
     on any machine.
 
-    Raises TargetError where there is none, or one of an unknown architecture.
+    Raises NoDeviceError where there is none, TargetError for one of an unknown architecture.
     """
     try:
         driver = ctypes.CDLL(_LIBRARY)
@@ -72,8 +72,5 @@ def _handle(driver: ctypes.CDLL, path: str, count: int) -> ctypes.c_int:
     return device
 
 
-def _none(reason: str) -> TargetError:
-    return TargetError(
-        f"no CUDA device on this machine ({reason}); to build for one that is elsewhere, name it and measure nothing"
-        " here: --target cuda:sm_90 --no-device"
-    )
+def _none(reason: str) -> NoDeviceError:
+    return NoDeviceError(f"no CUDA device on this machine ({reason})")

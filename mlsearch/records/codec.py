@@ -146,7 +146,10 @@ def _read(hint: Any, plain: Any, where: str) -> Any:
     if hint is float and isinstance(plain, str) and plain in _NOT_FINITE:
         return _NOT_FINITE[plain]
     if hint is float and isinstance(plain, int) and not isinstance(plain, bool):
-        return float(plain)
+        try:
+            return float(plain)
+        except OverflowError:
+            raise _MismatchError(f"{where} is too large a number") from None
     if hint is Path and isinstance(plain, str):
         return Path(plain)
     if not _has_type(hint, plain):

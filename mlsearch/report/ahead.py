@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -20,11 +21,12 @@ SPELLED_OUT = 5
 """Those whose knobs are printed as well."""
 
 
-def print_ranking(console: Console, summary: AheadSummary) -> None:
-    """The best candidates of each task by estimate, then how building went."""
+def print_ranking(console: Console, summary: AheadSummary, repeated: Sequence[str]) -> None:
+    """The best candidates of each task by estimate, then how building went, then how to go on; `repeated` are the
+    arguments that say on what."""
     for built in summary.tasks:
         _print_task(console, built)
-    for line in _closing_lines(summary):
+    for line in _closing_lines(summary, repeated):
         console.print(line, soft_wrap=True)
 
 
@@ -33,8 +35,9 @@ def _print_task(console: Console, built: BuiltTask) -> None:
         Text(f"{built.task.id} {one_line(built.task.label)}: ranking by static features, not measured", style="bold"),
         soft_wrap=True,
     )
-    numbers = ("rank", "estimate", "waves", "occupancy", "registers", "shared", "mma", "loads", "compile")
-    table = new_table(*numbers[:2], "bound by", *numbers[2:], numbers=numbers)
+    # Fits a terminal of 80 columns; how long each took to compile was told before, and is in the JSON.
+    numbers = ("rank", "estimate", "waves", "occup.", "regs", "shared", "mma", "loads")
+    table = new_table(*numbers[:2], "bound by", *numbers[2:], numbers=numbers, short=("bound by",))
     for rank, each in enumerate(built.ranked[:SHOWN], start=1):
         add_row(table, *_cells(str(rank), each))
     for each in built.carried:
@@ -55,14 +58,13 @@ def _cells(rank: str, built: BuiltCandidate) -> list[str]:
     return [
         rank,
         time_text(guess.time_us) if guess else ABSENT,
-        guess.bound if guess else ABSENT,
+        guess.bound.removesuffix(" memory") if guess else ABSENT,
         str(guess.waves) if guess else ABSENT,
         share_text(features.occupancy.share) if features and features.occupancy else ABSENT,
         str(features.registers) if features and features.registers is not None else ABSENT,
         f"{features.shared_bytes / 1024:.1f} KiB" if features else ABSENT,
         str(features.counts.mma) if features else ABSENT,
         f"{features.counts.global_vector_loads}/{features.counts.global_loads}" if features else ABSENT,
-        f"{built.compile_s:.2f} s",
     ]
 
 
@@ -96,12 +98,19 @@ def _building_lines(built: BuiltTask) -> Iterator[str]:
         )
 
 
-def _closing_lines(summary: AheadSummary) -> Iterator[Text]:
+def _closing_lines(summary: AheadSummary, repeated: Sequence[str]) -> Iterator[Text]:
     for task, reason in summary.not_tunable:
         yield Text(f"not built: {task}: {one_line(reason)}", style="dim")
     if summary.missing:
         yield Text(f"note: {summary.missing}", style="yellow")
     yield Text(f"ranking: {one_line(str(summary.ranking))}", style="bold")
-    if summary.bundle is not None:
-        yield Text(f"bundle: {one_line(str(summary.bundle))}", style="bold")
-    yield Text("no spec is written: nothing was measured; `mlsearch bundle import` writes one once the bundle was")
+    if summary.bundle is None:
+        yield Text("no task could be built: there is no bundle, and nothing to measure")
+        return
+    yield Text(f"bundle: {one_line(str(summary.bundle))}", style="bold")
+    yield Text("no spec is written: nothing was measured yet")
+    measured = summary.bundle.with_suffix(".measured.jsonl")
+    measure = ("mlsearch", "bundle", "run", str(summary.bundle), "-o", measured.name)
+    yield Text(f"on the machine with the GPU: {one_line(shlex.join(measure))}")
+    take_in = ("mlsearch", "bundle", "import", *repeated, str(measured), "-o", str(summary.spec))
+    yield Text(f"then here: {one_line(shlex.join(take_in))}")

@@ -35,7 +35,7 @@ def print_taken(console: Console, taken: Taken) -> None:
 
 
 def next_steps(taken: Taken, repeated: Sequence[str]) -> Iterator[str]:
-    """How to go on; `repeated` are the arguments that say on what."""
+    """How to go on; `repeated` are the arguments that say on what, the payload first."""
     if taken.target is None:
         yield (
             f"note: {taken.measured_on} is not this target: its times are kept in studies of their own, "
@@ -44,10 +44,20 @@ def next_steps(taken: Taken, repeated: Sequence[str]) -> Iterator[str]:
         return
     if taken.target != taken.exported_for:
         yield f"note: exported for {taken.exported_for}; the times are those of {taken.target}, and in its studies"
-    cache = () if taken.cache == "warm" else ("--cache", taken.cache)
-    target = () if taken.target == "llvm-cpu" else ("--target", taken.target)
+    target = tuple(_options(("--target", taken.target, "llvm-cpu"), ("--threads", str(taken.threads), "1")))
+    if taken.spec is not None and taken.spec.entries:
+        verify = shlex.join(["mlsearch", "verify", repeated[0], "--spec", str(taken.spec.path), *target])
+        yield f"entries are proven one by one; to time the whole payload, where the device is: {verify}"
+    cache = tuple(_options(("--cache", taken.cache, "warm")))
     command = shlex.join(["mlsearch", "bundle", "export", *repeated, *target, *cache, "--trials", "64"])
     yield f"to go on, guided by what came back: {command} -o NEXT.bundle"
+
+
+def _options(*given: tuple[str, str, str]) -> Iterator[str]:
+    """Of (option, value, default) those that are not the default."""
+    for option, value, default in given:
+        if value != default:
+            yield from (option, value)
 
 
 def _print_spec(console: Console, spec: ProvenSpec) -> None:

@@ -54,12 +54,14 @@ def yes_no(value: bool | None) -> str:
     return ABSENT if value is None else "yes" if value else "NO"
 
 
-def new_table(*headings: str, numbers: tuple[str, ...] = ()) -> Table:
-    """A table whose columns named in `numbers` are right-aligned; long text is folded, never cut."""
+def new_table(*headings: str, numbers: tuple[str, ...] = (), short: tuple[str, ...] = ()) -> Table:
+    """A table whose columns named in `numbers` are right-aligned; these and the `short` ones keep to one line, other
+    text is folded, never cut."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         right = heading in numbers
-        table.add_column(heading, justify="right" if right else "left", no_wrap=right, overflow="fold")
+        whole = right or heading in short
+        table.add_column(heading, justify="right" if right else "left", no_wrap=whole, overflow="fold")
     return table
 
 

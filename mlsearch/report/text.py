@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from mlsearch.printable import one_line as one_line
+
 ABSENT = "–"
 """Stands for a value that was never measured."""
 
@@ -86,15 +88,6 @@ def three_digits(value: float) -> str:
     rounded = _rounded(value)
     magnitude = math.floor(math.log10(abs(rounded)))
     return f"{rounded:.{max(0, 2 - magnitude)}f}"
-
-
-def one_line(text: str) -> str:
-    """`text` without line breaks, other control characters spelled out.
-
-    A name taken from a payload must not be able to move the cursor or change colours.
-    """
-    joined = " ".join(line.strip() for line in text.splitlines() if line.strip())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in joined)
 
 
 def _rounded(value: float) -> float:

@@ -100,6 +100,8 @@ class AheadSummary:
     tasks: tuple[BuiltTask, ...]
     not_tunable: tuple[tuple[str, str], ...]
     """(task, reason)."""
+    spec: Path
+    """Where one is to go, once the bundle was measured."""
     ranking: Path
     bundle: Path | None
     missing: str
@@ -169,6 +171,7 @@ def build_ahead(
             seed=options.seed,
             tasks=tuple(built),
             not_tunable=tuple(idle),
+            spec=options.output,
             ranking=options.output.with_suffix(".ranking.json"),
             bundle=bundle,
             missing=missing,

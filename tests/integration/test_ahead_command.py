@@ -21,6 +21,20 @@ def mlsearch(folder: Path, *arguments: object) -> str:
     return done.stdout
 
 
+def test_the_end_names_the_commands_that_go_on_and_its_table_fits_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    told = mlsearch(folder, "tune", "matmul.mlir", "--target", "cuda:sm_90", "--trials", 4, "--no-device",
+                    "--store", "a store", "-o", "my spec.mlir", "--quiet")  # fmt: skip
+    assert "mlsearch bundle run 'my spec.bundle' -o 'my spec.measured.jsonl'\n" in told
+    assert "mlsearch bundle import matmul.mlir --store 'a store' 'my spec.measured.jsonl' -o 'my spec.mlir'\n" in told
+    _, table = told.split("not measured\n")
+    heading, *rows = table.splitlines()[:5]
+    assert heading.split()[:4] == ["rank", "estimate", "bound", "by"]
+    assert [row.split()[0] for row in rows] == ["1", "2", "3", "untuned"]
+
+
 def build_ahead(folder: Path, trials: int, target: str = "cuda:sm_90") -> tuple[dict[str, Any], list[str]]:
     """The task's part of the JSON, and the keys of the candidates in the bundle, in their order."""
     arguments = ("--target", target, "--trials", trials, "--no-device", "-o", "spec.mlir", "--json", "ahead.json")

@@ -80,6 +80,7 @@ def test_times_go_to_the_product_that_measured_and_the_next_bundle_is_for_it(fol
     told = mlsearch("bundle", "import", payload, tmp_path / "measured", "--store", store, "-o", spec)
     assert "exported for cuda:sm_90; the times are those of cuda:h200" in told
     assert f"mlsearch bundle export {payload} --store {store} --target cuda:h200 --trials 64" in told
+    assert f"mlsearch verify {payload} --spec {spec} --target cuda:h200\n" in told
     records = [stored.record for stored in Store.open(store).records()]
     timed = [record for record in records if record.time_us is not None]
     assert {record.provenance.target for record in timed} == {resolve("cuda:h200", 1).fingerprint}
@@ -124,6 +125,27 @@ def test_without_the_pair_of_the_winner_there_is_no_entry(folder: Path, tmp_path
     spec = take_in(replace(intake(folder, tmp_path), output=tmp_path / "spec.mlir"), lambda event: None).spec
     assert spec is not None and spec.entries == ()
     assert "run the bundle again to go on" in spec.left_out[0][1]
+
+
+def test_what_computed_wrong_numbers_in_any_run_is_not_in_the_spec(folder: Path, tmp_path: Path) -> None:
+    measure(folder / "bundle", tmp_path / "measured", site("h200"))
+    lines = [json.loads(line) for line in (tmp_path / "measured").read_text().splitlines()]
+    winner = next(line for line in lines if line.get("type") == "WinnerCompared")["artifacts"][1]
+    alone = next(line for line in lines if line.get("artifact") == winner)
+    alone["outcome"] = {"type": "WrongResult", "numerics": {**alone["outcome"]["numerics"], "agrees": False}}
+    (tmp_path / "measured").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    spec = take_in(replace(intake(folder, tmp_path), output=tmp_path / "spec.mlir"), lambda event: None).spec
+    assert spec is not None and spec.entries == ()
+    assert spec.left_out == (("t0", "the winner's numbers were wrong in one of its runs"),)
+
+
+def test_a_file_without_a_measurement_is_refused(folder: Path, tmp_path: Path) -> None:
+    measure(folder / "bundle", tmp_path / "measured", site("h200"))
+    header = (tmp_path / "measured").read_text().splitlines(keepends=True)[0]
+    (tmp_path / "measured").write_text(header)
+    with pytest.raises(BundleError, match=r"nothing in .* is measured yet"):
+        take_in(intake(folder, tmp_path), lambda event: None)
+    assert not (tmp_path / "store").exists()
 
 
 def test_an_entry_that_does_not_fire_in_the_payload_is_left_out(

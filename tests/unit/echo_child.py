@@ -18,6 +18,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             os.abort()
         case "exit":
             os.write(1, b"last words\n")
+            os.write(
+                1, b'nanobind: leaked 1 instances!\n - leaked instance 0x1 of type "x"\n - ... skipped remainder\n'
+            )
+            os.write(1, b"See https://nanobind.readthedocs.io/en/latest/refleaks.html\n")
             sys.exit(3)
         case "shout":
             os.write(1, b'{"noise": true}\n' * 10)

@@ -217,3 +217,8 @@ def test_a_target_of_other_hardware_is_not_bound_to_this_machine(tmp_path: Path)
     for target, is_bound in ((here, True), (chip, False)):
         manifest = write_bundle(tmp_path / "b", target, [bundles.task(tmp_path / "built")], bundles.PLAN)
         assert manifest.host_bound is is_bound
+
+
+def test_no_room_for_an_artifact_is_an_error_of_one_line(path: Path, tmp_path: Path) -> None:
+    with open_bundle(path) as bundle, pytest.raises(BundleError, match=r"can't unpack .*No such file or directory"):
+        bundle.extract(bundle.manifest.tasks[0].untuned, tmp_path / "missing")

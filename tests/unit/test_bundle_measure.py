@@ -237,3 +237,20 @@ def test_the_bundle_is_not_overwritten(tmp_path: Path) -> None:
     path = bundles.bundle(tmp_path)
     with pytest.raises(BundleError, match="would overwrite the bundle"):
         measure_bundle(MeasureOptions(path, path), print)
+
+
+def test_who_computed_wrong_numbers_once_is_no_winner_later(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.wrong_when_compared = {"t0-a"}
+    lab.session(max_time_s=2.5)
+    assert lab.compared == [["t0-untuned", "t0-a"]]
+    lab.wrong_when_compared = {"t0-c"}
+    assert lab.session().is_complete
+    assert lab.compared[-1] == ["t0-untuned", "t0-b"]
+
+
+@pytest.mark.parametrize("device", ["local-task", "cuda://0"])
+def test_a_device_that_the_bundle_was_not_built_for_is_refused(tmp_path: Path, device: str) -> None:
+    options = MeasureOptions(bundles.bundle(tmp_path), tmp_path / "m", device=device)
+    with pytest.raises(BundleError, match=f"--device {device}: the bundle is for local-sync"):
+        measure_bundle(options, print)

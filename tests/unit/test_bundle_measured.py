@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,9 @@ DAMAGES: dict[str, Callable[[list[dict[str, Any]]], object]] = {
     "was measured already": lambda lines: lines.insert(2, lines[1]),
     "does not begin with the untuned build": lambda lines: lines[5]["artifacts"].reverse(),
     "rounds of a comparison are not complete": lambda lines: lines[5]["outcome"]["samples_us"][0].pop(),
+    "a comparison lists an artifact twice": lambda lines: lines[5].update(artifacts=[lines[1]["artifact"]] * 2),
+    "too large a number": lambda lines: lines[1]["outcome"].update(samples_us=[10**400]),
+    "a time is one that no clock tells": lambda lines: lines[1]["outcome"].update(samples_us=[1e-300]),
     "a time is not positive": lambda lines: lines[1]["outcome"].update(samples_us=[-1.0]),
     "or with wrong numbers": lambda lines: lines[1]["outcome"]["numerics"].update(agrees=False),
     "without samples": lambda lines: lines[1]["outcome"].update(samples_us=[]),
@@ -161,3 +166,25 @@ def test_a_time_that_is_no_number_is_refused(bundle: Path, path: Path) -> None:
     write(bundle, path, [ArtifactMeasured("t0", untuned.artifact, endless, WHEN, CALM)])
     with pytest.raises(BundleError, match="not positive and finite"):
         read_measured(path)
+
+
+def test_whose_numbers_were_wrong_once_is_remembered(bundle: Path, path: Path) -> None:
+    *runs, comparison = lines_of(bundle)
+    assert isinstance(comparison, ArtifactsCompared) and isinstance(comparison.outcome, Compared)
+    wrong = replace(comparison.outcome, numerics=(RIGHT, replace(RIGHT, agrees=False)))
+    write(bundle, path, [*runs, replace(comparison, outcome=wrong), comparison])
+    read = read_measured(path)
+    assert read.comparisons["t0"] == comparison
+    assert read.wrong == {("t0", comparison.artifacts[1])}
+
+
+def test_a_pipe_can_not_be_gone_on_with_and_is_not_waited_for(bundle: Path, path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(BundleError, match="not a regular file"):
+        write(bundle, path, [])
+
+
+def test_a_file_without_an_end_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlsearch.bundle.measured.MOST_BYTES", 1 << 20)
+    with pytest.raises(BundleError, match="larger than"):
+        read_measured(Path("/dev/zero"))

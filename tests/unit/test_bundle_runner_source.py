@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import io
+import os
+import signal
 import subprocess
 import sys
+import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import bundles
 import pytest
 
 from mlsearch.bundle.runner_source import runner_archive, runner_source, write_runner
@@ -36,6 +41,11 @@ NEWER_MODULES = {"tomllib", "wsgiref.types"}
 NEWER_BUILTINS = {"ExceptionGroup", "BaseExceptionGroup", "aiter_next"}
 
 SOURCE = runner_source()
+
+
+def run(runner: Path, bundle: Path, output: Path, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*before, sys.executable, str(runner), "run", str(bundle), "-o", str(output), "--even-if-busy"]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("name", SOURCE)
@@ -90,3 +100,39 @@ def test_the_file_is_a_program_and_the_same_each_time(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr == "mlsearch: error: can't read bundle missing: No such file or directory\n"
+
+
+def test_what_the_runner_says_can_not_steer_a_terminal(tmp_path: Path) -> None:
+    write_runner(tmp_path / "runner.pyz")
+    done = run(tmp_path / "runner.pyz", tmp_path / "\x1b[2J\ngone", tmp_path / "m")
+    assert done.returncode == 1
+    assert "\x1b" not in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_where_nothing_can_be_written_one_line_says_so(tmp_path: Path) -> None:
+    path = bundles.bundle(tmp_path)
+    write_runner(tmp_path / "runner.pyz")
+    limited = ["bash", "-c", 'ulimit -f 0; exec "$@"', "bash"]
+    done = run(tmp_path / "runner.pyz", path, tmp_path / "m", limited)
+    assert done.returncode == 1
+    assert done.stderr.startswith("mlsearch: error: ") and done.stderr.count("\n") == 1
+
+
+def test_a_batch_systems_signal_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = bundles.bundle(tmp_path)
+    write_runner(tmp_path / "runner.pyz")
+    (tmp_path / "tmp").mkdir()
+    command = [sys.executable, tmp_path / "runner.pyz", "run", path, "-o", tmp_path / "m", "--even-if-busy"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+
+    def unpacked() -> list[Path]:
+        return list((tmp_path / "tmp").glob("mlsearch-*/"))
+
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not unpacked() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        assert unpacked()
+        process.terminate()
+        assert process.wait() == 128 + signal.SIGTERM
+    assert not unpacked()

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
 from mlsearch.bundle.site import busy_reason, conditions, this_site
-from mlsearch.errors import RunnerError
+from mlsearch.cuda.chips import find_chip
+from mlsearch.errors import NoDeviceError, RunnerError, TargetError
 from mlsearch.runner.exclusive import exclusive
 from mlsearch.runner.timing import timing_method
 from mlsearch.target import host_hardware
@@ -66,11 +68,25 @@ def test_the_site_names_this_machine_and_its_runtime() -> None:
 def test_a_device_is_named_as_its_driver_does(monkeypatch: pytest.MonkeyPatch, uri: str, name: str) -> None:
     found = [{"name": "A", "path": "GPU-1"}, {"name": "B", "path": "GPU-2"}]
     monkeypatch.setattr("mlsearch.runner.device.available_devices", lambda uri: found)
+    monkeypatch.setattr("mlsearch.bundle.site.this_machines_chip", lambda uri: find_chip("h100"))
     assert this_site(uri, "slope").device_name == name
 
 
-def test_a_device_that_is_not_there_is_unknown_until_something_is_run() -> None:
-    assert this_site("cuda://0", "slope").device_name == "unknown"
+def test_a_gpu_that_is_not_there_is_an_error_before_anything_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(uri: str) -> NoReturn:
+        raise NoDeviceError("no CUDA device on this machine (its driver sleeps)")
+
+    monkeypatch.setattr("mlsearch.bundle.site.this_machines_chip", nothing)
+    with pytest.raises(RunnerError, match="its driver sleeps"):
+        this_site("cuda://0", "slope")
+
+
+def test_a_gpu_of_an_unknown_architecture_may_still_run_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uri: str) -> NoReturn:
+        raise TargetError("of the unknown architecture sm_999")
+
+    monkeypatch.setattr("mlsearch.bundle.site.this_machines_chip", unknown)
+    assert this_site("cuda://0", "slope").chip is None
 
 
 def test_a_machine_at_work_is_busy_and_an_idle_one_is_not() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlsearch.errors import MlsearchError
-from mlsearch.files import check_writable, write_atomically
+from mlsearch.files import check_writable, draft_of, write_atomically
 
 
 def test_a_file_is_written_whole_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -75,3 +75,22 @@ def test_a_very_long_name_is_written_like_any_other(tmp_path: Path) -> None:
     check_writable(path)
     write_atomically(path, "x")
     assert path.read_text() == "x"
+
+
+def test_a_pipe_or_a_device_is_never_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="not a regular file"), draft_of(pipe) as draft:
+        draft.write_bytes(b"x")
+    with pytest.raises(MlsearchError, match="not a regular file"):
+        check_writable(pipe, only_files=True)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_what_a_link_names_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    with draft_of(tmp_path / "link") as draft:
+        draft.write_bytes(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"

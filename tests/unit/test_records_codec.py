@@ -122,3 +122,9 @@ def test_where_a_record_was_measured_comes_back() -> None:
     attributes = codec.to_attributes(record)
     assert attributes["mlsearch:measured_on"] == "cuda (H200) of there"
     assert codec.from_attributes(attributes) == record
+
+
+def test_a_number_beyond_all_floats_is_refused() -> None:
+    text = codec.to_json(record_of(Measured((1.0,), (), NUMERICS, cut_short=False)))
+    with pytest.raises(StoreError, match=r"samples_us\[0\] is too large a number"):
+        codec.from_json(text.replace('"samples_us":[1.0]', f'"samples_us":[1{"0" * 400}]'))

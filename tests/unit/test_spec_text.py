@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,10 @@ def test_a_spec_that_can_not_be_read_is_told(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(SpecError, match=r"x\.mlir"):
         read_spec(binary)
+
+
+def test_a_machines_name_can_not_add_to_the_spec() -> None:
+    named = replace(TARGET, hardware=replace(TARGET.hardware, name="CPU\nmodule {}\r#evil = 1 : i64\x0b"))
+    text = spec_text([], Path("p.mlir"), named, "now")
+    assert str(parse(text, new_context())) == str(parse(EMPTY_LIBRARY, new_context()))
+    assert all(line.startswith("//") or line in EMPTY_LIBRARY for line in text.splitlines())
