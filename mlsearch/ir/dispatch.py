@@ -52,6 +52,8 @@ class ComputeOp:
     """For each loop the loop of the root op that it moves together with, if any."""
     strides: tuple[int, ...]
     """For each loop how many elements of an unpacked tensor one iteration covers: a packed tile, else 1."""
+    functions: frozenset[str] = frozenset()
+    """What its body computes beyond arithmetic, e.g. `math.exp`."""
 
     @property
     def is_fill(self) -> bool:
@@ -107,7 +109,7 @@ def read_dispatch(module: Module, root: int | None = None) -> DispatchView:
     root = _pick_root(known) if root is None else root
     shared = _share_loops(known, root)
     ops = tuple(
-        ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i]), nest.strides)
+        ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i]), nest.strides, _functions(nest.op))
         for i, nest in enumerate(known)
     )
     packed_tile = _packed_tile(known, shared, root)
@@ -126,6 +128,10 @@ def read_dispatch(module: Module, root: int | None = None) -> DispatchView:
         store_roots=store_roots,
         packed_tile=packed_tile,
     )
+
+
+def _functions(op: Operation) -> frozenset[str]:
+    return frozenset(inner.name for inner in walk(op) if inner.name.startswith("math."))
 
 
 _LEVEL = re.compile(r"(\w+) = \[([-\d, ]*)\]")

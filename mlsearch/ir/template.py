@@ -20,6 +20,8 @@ and these discardable attributes say where a bound value goes:
                                             on `transform.param.constant`
     {mlsearch.knob = "name"}                on `transform.param.constant` of an integer, or on
                                             `transform.memref.multibuffer` for its factor
+    {mlsearch.sizes = ["", "name"]}         on `transform.structured.tile_using_for` and `tile_reduction_using_for`: the
+                                            knob, or the loop's role for its size, behind each tile size, "" for none
     {mlsearch.bind = "every_op"}            on a sequence that gives each op of a function its lowering config
     {mlsearch.bind = "every_reduction"}     on a sequence that cuts each reduction of a function, at its
                                             `vector_reduction` sizes, into partial ones
@@ -58,11 +60,17 @@ from mlsearch.ir.module import (
 
 BIND = "mlsearch.bind"
 KNOB = "mlsearch.knob"
+SIZES = "mlsearch.sizes"
 OPTIONS = "options"
 """Entry of the `knobs` dictionary that goes to the translation info."""
 _EVERY_OP = "every_op"
 _EVERY_REDUCTION = "every_reduction"
 _MULTIBUFFER = "transform.memref.multibuffer"
+_TILE_SIZES = {
+    "transform.structured.tile_using_for": "static_sizes",
+    "transform.structured.tile_reduction_using_for": "tile_sizes",
+}
+"""Ops that cut loops, with their attribute of so many sizes."""
 _CONSTRAINTS = "iree_codegen.smt.constraints"
 _SCHEDULE = "schedule"
 _INT_KNOB = "#iree_codegen.smt.int_knob<"
@@ -190,7 +198,7 @@ def bind_schedule(
 
     `bound` has the text of the attributes that replace the ones marked with `mlsearch.bind`; `every_op` the name and
     the lowering config of each structured op of the function, in order, an empty text for none; `reductions` the tile
-    sizes of those that reduce, by index into `every_op`.
+    sizes of those that reduce, by index into `every_op`. `knobs` also has what `mlsearch.sizes` names beyond knobs.
     """
     module = parse(text, _binding_context())
     helpers = {
@@ -273,6 +281,16 @@ def _bind_parameter(op: Operation, bound: Mapping[str, str], knobs: Mapping[str,
             name = str(mlir.StringAttr(op.attributes[KNOB]).value)
             del op.attributes[KNOB]
             op.attributes["factor"] = mlir.IntegerAttr.get(mlir.IntegerType.get_signless(64), int(knobs[name]))
+    if SIZES in op.attributes:
+        with op.context:
+            named = zip(_size_names(op), _tile_sizes(op), strict=True)
+            sizes = [int(knobs[name]) if name else size for name, size in named]
+            old = op.attributes[_TILE_SIZES[op.name]]
+            if isinstance(old, mlir.DenseI64ArrayAttr):
+                op.attributes[_TILE_SIZES[op.name]] = mlir.DenseI64ArrayAttr.get(sizes)
+            else:
+                op.attributes[_TILE_SIZES[op.name]] = mlir.Attribute.parse(str(sizes))
+            del op.attributes[SIZES]
     if op.name != "transform.param.constant":
         return
     with op.context:
@@ -285,6 +303,33 @@ def _bind_parameter(op: Operation, bound: Mapping[str, str], knobs: Mapping[str,
             del op.attributes[KNOB]
             value_type = mlir.IntegerAttr(op.attributes["value"]).type
             op.attributes["value"] = mlir.IntegerAttr.get(value_type, int(knobs[name]))
+
+
+def _size_names(op: Operation) -> list[str]:
+    names = python_value(op.attributes[SIZES])
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _tile_sizes(op: Operation) -> list[int]:
+    """Of an op that cuts loops; of others none."""
+    attribute = op.attributes[_TILE_SIZES[op.name]] if op.name in _TILE_SIZES else ()
+    items = attribute if isinstance(attribute, mlir.DenseI64ArrayAttr) else map(mlir.IntegerAttr, attribute)
+    return [int(item) for item in items]
+
+
+def size_names(text: str, where: str) -> set[str]:
+    """What a template's tile sizes are named after. Raises TemplateError for sizes that can't be."""
+    names: set[str] = set()
+    for op in walk(parse(text, new_context()).operation):
+        if SIZES not in op.attributes:
+            continue
+        if op.name not in _TILE_SIZES or len(_size_names(op)) != len(_tile_sizes(op)):
+            raise TemplateError(
+                f"template {where}: {SIZES} goes on {' and '.join(_TILE_SIZES)}, with one name, or an empty one, per"
+                f" size; here it is on {op.name}"
+            )
+        names |= {name for name in _size_names(op) if name}
+    return names
 
 
 def _rename_references(op: Operation, names: set[str], entry: str) -> None:

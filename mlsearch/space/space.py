@@ -194,7 +194,8 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     else 0; `emitted`: how many spaces the compiler itself emits; `inner`: size of the innermost loop that another op
     runs in parallel where the root op reduces, or 1; `rows_contiguous`: 1 if an input lies in memory along the root
     op's innermost reduction loop, else 0; `transposed`: which operand, counted from 1, is the first that moves along
-    the root op's innermost loop, but does not lie in memory along it; 0 if there is none.
+    the root op's innermost loop, but does not lie in memory along it; 0 if there is none; `exponentials`: how many ops
+    compute exponentials.
     """
     workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]
@@ -221,6 +222,7 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
         "inner": _inner_size(view),
         "rows_contiguous": int(_reduces_rows(workload)),
         "transposed": _transposed_operand(workload),
+        "exponentials": sum("math.exp" in op.functions for op in view.compute_ops),
     }
 
 

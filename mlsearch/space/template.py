@@ -135,7 +135,8 @@ class Template:
             ),
         }
         every_op = [(op.name, configs.get(index, "")) for index, op in enumerate(late_view.compute_ops)]
-        schedule = ir_template.bind_schedule(self.text, name, bound, knobs, every_op, late.reductions)
+        named = {**late_view.workload.dims, **knobs}
+        schedule = ir_template.bind_schedule(self.text, name, bound, named, every_op, late.reductions)
         return entry_text(name, view, schedule, {}, True)
 
     def tiling(self, view: DispatchView, knobs: dict[str, KnobValue], lanes: int) -> Tiling:
@@ -169,6 +170,12 @@ def _knob_value(leaf: KnobLeaf, value: object) -> KnobValue:
 def _check(template: Template) -> None:
     ir_template.check_places(template.text, str(template.path))
     declared = template.declarations
+    unnamed = sorted(ir_template.size_names(template.text, str(template.path)) - {*template.leaves, *declared.dims})
+    if unnamed:
+        raise TemplateError(
+            f"template {template.path}: {ir_template.SIZES} names {', '.join(unnamed)}, which is neither a knob nor in"
+            " mlsearch.dims"
+        )
     for name, leaf in template.leaves.items():
         if not leaf.options and not declared.domains.get(name):
             raise TemplateError(f"template {template.path}: knob '{name}' has no domain in mlsearch.domains")

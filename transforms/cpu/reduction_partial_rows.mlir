@@ -15,9 +15,12 @@
 //            tile_r    partial results of a row, also the elements of one step.
 //            tile_in   elements of a row in one step of the ops that run along the reduced loop in parallel.
 //            dist_p    tiles of rows in a workgroup, 0 for all.
+//            stored    1: exponentials that a sum and a later op both need, as in a softmax, are computed once and kept in
+//                      first-level cache; 0: each op computes its own.
 // Known failures, which the constraints keep out: partial results beyond the registers are loaded and stored in each
 //            step, and far beyond them compile for minutes. It works behind the transform library flag only.
-//            A reduction of several results, or of 16-bit elements, can't be cut this way.
+//            A reduction of several results, or of 16-bit elements, can't be cut this way. What is stored takes 32 KiB
+//            at most, IREE's limit for the stack, and its tiles divide their loops.
 module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_sequence} {
   %p = arith.constant 1024 : index
   %r = arith.constant 1024 : index
@@ -27,24 +30,30 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
   %wide_lanes = arith.constant 16 : index
+  %exponentials = arith.constant 2 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
       distribution = {p = [#iree_codegen.smt.int_knob<"tile_p">, #iree_codegen.smt.int_knob<"dist_p">]},
       vector_common_parallel = {p = #iree_codegen.smt.int_knob<"tile_p">},
       vector_reduction = {r = #iree_codegen.smt.int_knob<"tile_r">},
-      vector_inner_parallel = {r = #iree_codegen.smt.int_knob<"tile_in">}
+      vector_inner_parallel = {r = #iree_codegen.smt.int_knob<"tile_in">},
+      exponentials = {stored = #iree_codegen.smt.int_knob<"stored">}
     }
-    dims(%p, %r, %inner, %rows_contiguous, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
-      mlsearch.dims = ["p", "r", "inner", "rows_contiguous", "lanes", "registers", "element_bytes", "wide_lanes"],
+    dims(%p, %r, %inner, %rows_contiguous, %lanes, %registers, %element_bytes, %wide_lanes, %exponentials) attributes {
+      mlsearch.dims = ["p", "r", "inner", "rows_contiguous", "lanes", "registers", "element_bytes", "wide_lanes",
+                       "exponentials"],
       mlsearch.domains = {
         tile_p = [1, 2, 4, 8, 16],
         tile_r = [4, 8, 16, 32, 64, 128, 256, 512, 1024],
         tile_in = [1, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
-        dist_p = [0, 1, 2, 4, 8, 16, 32, 64, 128]
+        dist_p = [0, 1, 2, 4, 8, 16, 32, 64, 128],
+        stored = [0, 1]
       },
-      mlsearch.defaults = {tile_p = 4, tile_r = 32, tile_in = 32, dist_p = 16},
+      mlsearch.defaults = {tile_p = 4, tile_r = 32, tile_in = 32, dist_p = 16, stored = 0},
       mlsearch.priors = [
+        {tile_p = 4, tile_r = "4 * wide_lanes", tile_in = "2 * wide_lanes", dist_p = 16, stored = 1},
+        {tile_p = 2, tile_r = "registers * wide_lanes / 4", tile_in = "4 * wide_lanes", dist_p = 0, stored = 1},
         {tile_p = 4, tile_r = "2 * wide_lanes", tile_in = "2 * wide_lanes", dist_p = 0},
         {tile_p = 2, tile_r = "registers * wide_lanes / 4", tile_in = "4 * wide_lanes", dist_p = 16},
         {tile_p = 1, tile_r = "4 * wide_lanes", tile_in = "4 * wide_lanes", dist_p = 0},
@@ -55,11 +64,13 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
     } {
   ^bb0(%size_p: !smt.int, %size_r: !smt.int, %size_inner: !smt.int, %contiguous: !smt.int, %lane_count: !smt.int,
        %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int):
+       %wide_lane_count: !smt.int, %exponential_count: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_r = iree_codegen.smt.knob "tile_r" : !smt.int
     %tile_in = iree_codegen.smt.knob "tile_in" : !smt.int
     %dist_p = iree_codegen.smt.knob "dist_p" : !smt.int
+    %stored = iree_codegen.smt.knob "stored" : !smt.int
+    %zero = smt.int.constant 0
     %one = smt.int.constant 1
     %two = smt.int.constant 2
 
@@ -100,6 +111,31 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
     %covered = smt.int.mul %tile_p, %dist_p
     %cuts = smt.int.cmp lt %covered, %size_p
     iree_codegen.smt.assert %cuts, "a workgroup of {} is less than p ({}); 0 stands for all", %covered, %size_p : !smt.bool, !smt.int, !smt.int
+
+    // Each needs the same exponentials, one sums them up.
+    %recomputes = smt.eq %stored, %zero : !smt.int
+    %twice = smt.int.cmp ge %exponential_count, %two
+    %shares = smt.or %recomputes, %twice
+    iree_codegen.smt.assert %shares, "stored ({}) where {} ops compute exponentials", %stored, %exponential_count : !smt.bool, !smt.int, !smt.int
+    // A loop of one row would be folded away, and the ops with it be of a rank that @store does not know.
+    %rows_ok = smt.int.cmp ge %tile_p, %two
+    %has_rows = smt.or %recomputes, %rows_ok
+    iree_codegen.smt.assert %has_rows, "stored ({}) with tile_p ({}) of two rows or more", %stored, %tile_p : !smt.bool, !smt.int, !smt.int
+    %rest_p = smt.int.mod %size_p, %tile_p
+    %rest_r = smt.int.mod %size_r, %tile_r
+    %rest_in = smt.int.mod %size_r, %tile_in
+    %whole_group = smt.eq %dist_p, %zero : !smt.int
+    %group = smt.ite %whole_group, %tile_p, %covered : !smt.int
+    %rest_group = smt.int.mod %size_p, %group
+    %rest = smt.int.add %rest_p, %rest_r, %rest_in, %rest_group
+    %even = smt.eq %rest, %zero : !smt.int
+    %stored_even = smt.or %recomputes, %even
+    iree_codegen.smt.assert %stored_even, "stored ({}) with tiles and workgroups that divide p ({}) and r ({})", %stored, %size_p, %size_r : !smt.bool, !smt.int, !smt.int, !smt.int
+    %stack = smt.int.constant 32768
+    %kept = smt.int.mul %tile_p, %size_r, %bytes
+    %kept_ok = smt.int.cmp lt %kept, %stack
+    %stored_ok = smt.or %recomputes, %kept_ok
+    iree_codegen.smt.assert %stored_ok, "stored ({}) exponentials of {} bytes < 32768", %stored, %kept : !smt.bool, !smt.int, !smt.int
   }
 
   transform.named_sequence @match(%op: !transform.any_op {transform.readonly}) -> !transform.any_op {
@@ -167,6 +203,58 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
     transform.yield
   }
 
+  // Makes the exponentials of a tile of rows an op of their own. A sum of exponentials becomes one op that adds them to
+  // zeros, over whole rows, and one that sums that up; the first of them and the last op of the dispatch are then taken
+  // apart into single operations, of which equal ones are one. What has one use is put together again.
+  transform.named_sequence @store(%function: !transform.any_op {transform.consumed}, %stored: !transform.param<i64> {transform.readonly}) {
+    %yes = transform.param.constant 1 : i64 -> !transform.param<i64>
+    transform.match.param.cmpi eq %stored, %yes : !transform.param<i64>
+
+    // Outer loops have one iteration here, and go.
+    %ranked = transform.apply_registered_pass "linalg-fold-unit-extent-dims" with options = {"use-rank-reducing-slices" = true}
+        to %function : (!transform.any_op) -> !transform.any_op
+    transform.include @clean failures(propagate) (%ranked) : (!transform.any_op) -> ()
+    %exps = transform.structured.match ops{["math.exp"]} in %ranked : (!transform.any_op) -> !transform.any_op
+    %users = transform.get_parent_op %exps <{op_name = "linalg.generic", deduplicate}> : (!transform.any_op) -> !transform.any_op
+    transform.foreach %users : !transform.any_op {
+    ^bb0(%user: !transform.any_op):
+      %sums = transform.structured.match attributes {iterator_types = [#linalg.iterator_type<parallel>, #linalg.iterator_type<reduction>]}
+          in %user : (!transform.any_op) -> !transform.any_op
+      transform.foreach %sums : !transform.any_op {
+      ^bb0(%sum: !transform.any_op):
+        %parts:4 = transform.structured.tile_reduction_using_for %sum by tile_sizes = [0, 1024] {mlsearch.sizes = ["", "r"]}
+          : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+      }
+    }
+    transform.include @clean failures(propagate) (%ranked) : (!transform.any_op) -> ()
+    %named = transform.structured.match ops{["linalg.reduce"]} in %ranked : (!transform.any_op) -> !transform.any_op
+    %generic = transform.structured.generalize %named : (!transform.any_op) -> !transform.any_op
+
+    // The same pass makes inputs of the zeros: what reads its output is taken apart wrongly.
+    %inputs = transform.apply_registered_pass "linalg-fold-unit-extent-dims" with options = {"use-rank-reducing-slices" = true}
+        to %ranked : (!transform.any_op) -> !transform.any_op
+    %single = transform.apply_registered_pass "iree-codegen-decompose-linalg-generic" to %inputs : (!transform.any_op) -> !transform.any_op
+    transform.include @clean failures(propagate) (%single) : (!transform.any_op) -> ()
+    %fused = transform.apply_registered_pass "linalg-fuse-elementwise-ops" to %single : (!transform.any_op) -> !transform.any_op
+    transform.include @clean failures(propagate) (%fused) : (!transform.any_op) -> ()
+
+    %parallel = transform.structured.match attributes {iterator_types = [#linalg.iterator_type<parallel>, #linalg.iterator_type<parallel>]}
+        in %fused : (!transform.any_op) -> !transform.any_op
+    transform.foreach %parallel : !transform.any_op {
+    ^bb0(%op: !transform.any_op):
+      %tile, %loop = transform.structured.tile_using_for %op tile_sizes [0, 32] {mlsearch.sizes = ["", "tile_in"]}
+        : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    }
+    %reductions = transform.structured.match attributes {iterator_types = [#linalg.iterator_type<parallel>, #linalg.iterator_type<reduction>]}
+        in %fused : (!transform.any_op) -> !transform.any_op
+    transform.foreach %reductions : !transform.any_op {
+    ^bb0(%op: !transform.any_op):
+      %parts:4 = transform.structured.tile_reduction_using_for %op by tile_sizes = [0, 32] {mlsearch.sizes = ["", "tile_r"]}
+        : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    }
+    transform.yield
+  }
+
   transform.named_sequence @strategy(%module: !transform.any_op) {
     %function = transform.structured.match ops{["func.func"]} in %module : (!transform.any_op) -> !transform.any_op
     transform.include @configure failures(propagate) (%function) : (!transform.any_op) -> ()
@@ -181,9 +269,15 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
     %loops = transform.apply_registered_pass "iree-codegen-forall-to-for" to %rows : (!transform.any_op) -> !transform.any_op
     transform.include @clean failures(propagate) (%loops) : (!transform.any_op) -> ()
 
-    transform.include @cut_reductions failures(propagate) (%loops) : (!transform.any_op) -> ()
+    // Where nothing is to be stored, it fails at its first step, and leaves the function alone.
+    %stored = transform.param.constant 0 : i64 {mlsearch.knob = "stored"} -> !transform.param<i64>
+    transform.include @store failures(suppress) (%loops, %stored) : (!transform.any_op, !transform.param<i64>) -> ()
+
+    // What was stored is cut by now, and has no configs any more.
+    %tiled = transform.structured.match ops{["func.func"]} in %module : (!transform.any_op) -> !transform.any_op
+    transform.include @cut_reductions failures(propagate) (%tiled) : (!transform.any_op) -> ()
     %vectors = transform.apply_registered_pass "iree-llvmcpu-tile" with options = {"tiling-level" = "vector_inner_parallel"}
-        to %loops : (!transform.any_op) -> !transform.any_op
+        to %tiled : (!transform.any_op) -> !transform.any_op
     %peeled = transform.apply_registered_pass "iree-llvmcpu-peel" to %vectors : (!transform.any_op) -> !transform.any_op
     transform.include @clean failures(propagate) (%peeled) : (!transform.any_op) -> ()
 
@@ -201,6 +295,11 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
     %combinations = transform.structured.match ops{["vector.reduction"]} in %lowered : (!transform.any_op) -> !transform.any_op
     %any_order = transform.param.constant #arith.fastmath<reassoc> -> !transform.any_param
     transform.annotate %combinations "fastmath" = %any_order : !transform.any_op, !transform.any_param
+
+    // Several elements are divided by the same sum: one division, and as many products.
+    %quotients = transform.structured.match ops{["arith.divf"]} in %lowered : (!transform.any_op) -> !transform.any_op
+    %by_reciprocal = transform.param.constant #arith.fastmath<arcp> -> !transform.any_param
+    transform.annotate %quotients "fastmath" = %by_reciprocal : !transform.any_op, !transform.any_param
 
     %done = transform.param.constant #iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline>
         {mlsearch.bind = "done"} -> !transform.any_param
