@@ -143,19 +143,32 @@ def _declarations(found: Tapped, facts: Mapping[str, int]) -> Declarations:
 def _priors(
     draft: Draft, vector: int | None, unrolled: Sequence[int], facts: Mapping[str, int]
 ) -> list[dict[str, object]]:
-    """Register tiles from wide to tall, of half of the registers, then of a quarter."""
+    """Register tiles from wide to tall, of half of the registers, then of a quarter. Where only narrow tiles divide the
+    loop of vectors, first those that do not: a 1-d convolution over 508 positions took 37 ms with tiles of 16 and a
+    remainder, 128 ms with tiles of 4."""
     lanes, half = facts["lanes"], facts["registers"] // 2
+    shapes = [(2, half // 2), (4, half // 4), (1, half), (2, half // 4), (1, half // 2)]
+    tiles = [(shape, False) for shape in shapes]
+    may_peel = "peel" in draft.defaults and vector is not None and draft.loops[vector].size >= lanes
+    if may_peel and vector is not None and not _even(draft, vector, lanes):
+        tiles = [((1, half), True), ((2, half // 2), True), *tiles]
     priors: list[dict[str, object]] = []
-    for vectors, rows in ((2, half // 2), (4, half // 4), (1, half), (2, half // 4), (1, half // 2)):
+    for (vectors, rows), with_rest in tiles:
         prior: dict[str, object] = {}
         if vector is not None:
             name = str(draft.tiles[vector].value)
-            even = [value for value in draft.domains[name] if draft.loops[vector].size % value == 0]
+            even = [] if with_rest else _even(draft, vector, 1)
             prior[name] = nearest(even or draft.domains[name], vectors * lanes)
             prior["peel"] = not even
         for place, loop in enumerate(unrolled):
             name = str(draft.tiles[loop].value)
-            even = [value for value in draft.domains[name] if draft.loops[loop].size % value == 0]
+            even = _even(draft, loop, 1)
             prior[name] = max(value for value in even if value <= rows) if place == 0 else 1
         priors.append(prior)
     return priors
+
+
+def _even(draft: Draft, loop: int, least: int) -> list[int]:
+    """Tile sizes of `least` or more that divide the loop."""
+    values = draft.domains[str(draft.tiles[loop].value)]
+    return [value for value in values if value >= least and draft.loops[loop].size % value == 0]

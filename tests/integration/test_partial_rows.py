@@ -75,6 +75,7 @@ CASES: dict[str, tuple[str, tuple[int, ...], str, Any]] = {
         lambda x: x.astype(np.int32).sum(axis=1, dtype=np.int32),
     ),
     "a softmax over three loops": (softmax("3x21x197"), (3, 21, 197), "f4", softmax_of),
+    "a softmax whose exponentials are stored": (softmax("3x128x256"), (3, 128, 256), "f4", softmax_of),
 }
 
 
@@ -94,7 +95,9 @@ def test_its_first_suggestions_compute_what_numpy_computes(case: str, number: in
     [task] = cut(load_payload(path, TARGET, tmp_path), TARGET, tmp_path)
     space = space_of(task, templates_for(TARGET, None), TARGET)
     assert isinstance(space, Space), space
-    library = readable(library_text([space.entry(task.entry_name, space.parts[TEMPLATE].priors()[number])]))
+    suggestion = space.parts[TEMPLATE].priors()[number]
+    assert suggestion.knobs["stored"] == int("stored" in case)
+    library = readable(library_text([space.entry(task.entry_name, suggestion)]))
     assert application(library, "x", path, None, TARGET, tmp_path).functions == {task.entry_name: task.functions}
 
     spec, artifact = tmp_path / "spec.mlir", tmp_path / "payload.vmfb"

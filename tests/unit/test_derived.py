@@ -211,6 +211,30 @@ def test_a_derived_space_has_priors_and_none_breaks_a_constraint(view: DispatchV
         assert part.violations(prior.knobs) == ()
 
 
+def test_where_only_narrow_tiles_divide_the_loop_of_vectors_whole_ones_with_a_rest_come_first() -> None:
+    body = generic(
+        "%r",
+        {"%x": "tensor<8x32x64xf32>", "%w": "tensor<64x32x5xf32>"},
+        ("%e", "tensor<8x64x60xf32>"),
+        [
+            "(n, o, t, c, w) -> (n, c, t + w)",
+            "(n, o, t, c, w) -> (o, c, w)",
+            "(n, o, t, c, w) -> (n, o, t)",
+        ],
+        "ppprr",
+        MULTIPLY_ADD,
+    )
+    text = function_text(
+        {"%x": "tensor<8x32x64xf32>", "%w": "tensor<64x32x5xf32>"},
+        "%e = tensor.empty() : tensor<8x64x60xf32>\n" + body,
+        {"%r": "tensor<8x64x60xf32>"},
+    )
+    [part] = derived(read(text))
+    first, second, third = [prior.knobs for prior in part.priors()][:3]
+    assert [first["tile_o"], second["tile_o"], third["tile_o"]] == [16, 32, 4]
+    assert [first["peel"], second["peel"], third["peel"]] == ["true", "true", "false"]
+
+
 def test_the_tiles_of_a_matmul_are_kept_in_registers() -> None:
     [part] = derived(read(matmul()))
     assert part.template.id == "derived/loop_tiles"

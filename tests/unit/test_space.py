@@ -261,6 +261,39 @@ def test_rows_are_thinned_before_a_wide_domain_is_joined(monkeypatch: pytest.Mon
     assert max(joined) <= 1000
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_exponentials_are_stored_only_where_two_ops_compute_them(shared: bool) -> None:
+    t, row = "tensor<64x128xf32>", "tensor<64xf32>"
+    second = "math.exp %v : f32" if shared else "arith.negf %v : f32"
+    body = f"""
+      %zero = arith.constant 0.0 : f32
+      %rows = tensor.empty() : {row}
+      %f = linalg.fill ins(%zero : f32) outs(%rows : {row}) -> {row}
+      %s = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+                            iterator_types = ["parallel", "reduction"]}} ins(%a : {t}) outs(%f : {row}) {{
+      ^bb0(%v: f32, %sum: f32):
+        %x = math.exp %v : f32
+        %next = arith.addf %x, %sum : f32
+        linalg.yield %next : f32
+      }} -> {row}
+      %e = tensor.empty() : {t}
+      %r = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>,
+                                             affine_map<(i, j) -> (i, j)>],
+                            iterator_types = ["parallel", "parallel"]}} ins(%a, %s : {t}, {row}) outs(%e : {t}) {{
+      ^bb0(%v: f32, %sum: f32, %out: f32):
+        %x = {second}
+        %q = arith.divf %x, %sum : f32
+        linalg.yield %q : f32
+      }} -> {t}
+    """
+    view = read(function_text({"%a": t}, body, {"%r": t}))
+    target = resolve("llvm-cpu", 1)
+    assert dims_and_facts(view, target)["exponentials"] == 1 + shared
+    part = build_space(view, load_templates(built_in_folder(), "cpu"), target, view).parts["cpu/reduction_partial_rows"]
+    [stored] = [knob.values for knob in part.knobs if knob.name == "stored"]
+    assert stored == ((0, 1) if shared else (0,))
+
+
 @pytest.mark.parametrize(("transposed", "expected"), [(False, 1), (True, 0)])
 def test_a_reduction_along_rows_is_told_from_one_along_columns(transposed: bool, expected: int) -> None:
     map_, shape = ("(i, j) -> (j, i)", "32x16") if transposed else ("(i, j) -> (i, j)", "16x32")

@@ -45,6 +45,17 @@ def test_another_text_is_another_template(tmp_path: Path) -> None:
     assert one.candidate({"tile": 1}).key != other.candidate({"tile": 1}).key
 
 
+def cut(names: str) -> str:
+    """A sequence that cuts an op of two loops, at sizes of these names."""
+    return f"""
+  transform.named_sequence @cut(%op: !transform.any_op {{transform.consumed}}) {{
+    %tile, %loop = transform.structured.tile_using_for %op tile_sizes [0, 4] {{mlsearch.sizes = {names}}}
+      : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }}
+"""
+
+
 BROKEN = {
     "no MLIR": ("module {", ["does not parse"]),
     "no constraints op": (template_text(constraints=False), ["0 iree_codegen.smt.constraints ops"]),
@@ -98,6 +109,20 @@ BROKEN = {
     "no place for the tile sizes": (
         template_text(sequences=SCHEDULE.replace('{mlsearch.bind = "lowering_config"}', "") + ENTRY),
         ["nothing takes its knobs"],
+    ),
+    "a tile size of an unknown name": (
+        template_text(sequences=SCHEDULE + cut('["", "tiel"]') + ENTRY),
+        ["tiel", "knob"],
+    ),
+    "fewer names than tile sizes": (
+        template_text(sequences=SCHEDULE + cut('["tile"]') + ENTRY),
+        ["mlsearch.sizes", "tile_using_for", "per size"],
+    ),
+    "names on an op without tile sizes": (
+        template_text(
+            sequences=SCHEDULE.replace('mlsearch.bind = "translation_info"', 'mlsearch.sizes = ["m"]') + ENTRY
+        ),
+        ["mlsearch.sizes", "param.constant"],
     ),
     "an unknown SMT op": (
         template_text(asserts='%x = smt.declare_fun : !smt.bool\niree_codegen.smt.assert %x, "x" : !smt.bool'),

@@ -1,7 +1,9 @@
 // A softmax, whose ops a strategy configures and whose reductions it cuts after IREE has prepared it.
 // RUN: %configure_with=%templates/cpu/reduction_partial_rows.mlir %s | filecheck %s --check-prefix=DEFAULT
-// RUN: %bind %templates/cpu/reduction_partial_rows.mlir %s tile_p=2 tile_r=128 tile_in=64 dist_p=8 > %t.mlir
+// RUN: %bind %templates/cpu/reduction_partial_rows.mlir %s tile_p=2 tile_r=128 tile_in=64 dist_p=8 stored=0 > %t.mlir
 // RUN: %configure_with=%t.mlir %s | filecheck %s --check-prefix=BOUND
+// RUN: %bind %templates/cpu/reduction_partial_rows.mlir %s tile_p=2 tile_r=128 tile_in=64 dist_p=8 stored=1 > %t.stored.mlir
+// RUN: %configure_with=%t.stored.mlir %s | filecheck %s --check-prefix=BOUND
 
 // DEFAULT-LABEL: func.func @softmax()
 // DEFAULT-SAME:    codegen_spec = @strategy
@@ -28,9 +30,26 @@
 // LIBRARY:         tile_reduction_using_for {{.*}} tile_sizes = [0, 128]
 // LIBRARY-LABEL: transform.named_sequence @strategy_bound
 // LIBRARY:         transform.include @configure_bound
+// LIBRARY:         param.constant 0 : i64
+// LIBRARY:         transform.include @store_bound failures(suppress)
 // LIBRARY:         transform.include @cut_reductions_bound
 // LIBRARY:         "vector.reduction"
 // LIBRARY:         #arith.fastmath<reassoc>
+// LIBRARY:         "arith.divf"
+// LIBRARY:         #arith.fastmath<arcp>
+
+// A whole row of 1024 is summed up in one step, so that its exponentials are there; then all is cut as usual.
+// RUN: iree-opt --mlir-print-local-scope %t.stored.mlir | filecheck %s --check-prefix=STORED
+// STORED-LABEL: transform.named_sequence @store_bound
+// STORED:         tile_reduction_using_for {{.*}} tile_sizes = [0, 1024]
+// STORED-NOT:     mlsearch.sizes
+// STORED:         "iree-codegen-decompose-linalg-generic"
+// STORED:         "linalg-fuse-elementwise-ops"
+// STORED:         tile_using_for {{.*}} tile_sizes [0, 64]
+// STORED:         tile_reduction_using_for {{.*}} tile_sizes = [0, 128]
+// STORED-LABEL: transform.named_sequence @strategy_bound
+// STORED:         param.constant 1 : i64
+// STORED:         transform.include @store_bound failures(suppress)
 
 func.func @softmax() {
   %c0 = arith.constant 0 : index
