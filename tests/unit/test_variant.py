@@ -79,7 +79,19 @@ def test_the_built_in_ones_are_there_and_the_default_is_the_first() -> None:
     } <= set(names)
     assert {"data_tiling_early", "unsigned_left"} <= set(names)
     assert variants_for(TARGET, None, "default") == [DEFAULT]
-    assert [each.name for each in variants_for(TARGET, None, "im2col,default,im2col")] == ["default", "im2col"]
+    assert [each.name for each in variants_for(TARGET, None, "im2col, default,im2col")] == ["default", "im2col"]
+    assert variants_for(TARGET, None, "o3,all") == [
+        *variants_for(TARGET, None, "o3"),
+        *(each for each in variants_for(TARGET, None, "all")[1:] if each.name != "o3"),
+    ]
+
+
+def test_one_of_a_files_variants_goes_by_its_own_name() -> None:
+    assert [each.name for each in variants_for(TARGET, None, "pack_right-n64,o3")] == [
+        "default",
+        "pack_right-n64",
+        "o3",
+    ]
 
 
 def test_another_backend_has_others() -> None:
@@ -87,8 +99,10 @@ def test_another_backend_has_others() -> None:
 
 
 def test_a_name_that_is_not_there_is_told_with_those_that_are() -> None:
-    with pytest.raises(MlsearchError, match=r"--variants o4: there is no variant 'o4'; there are all, default, .*o3"):
+    with pytest.raises(MlsearchError, match=r"--variants 'o4': there is no variant 'o4'; there are all, default, .*o3"):
         variants_for(TARGET, None, "o4")
+    with pytest.raises(MlsearchError, match="--variants '': there is no variant ''"):
+        variants_for(TARGET, None, "")
 
 
 def test_a_second_file_of_the_same_name_is_refused(tmp_path: Path) -> None:
