@@ -183,6 +183,24 @@ def test_a_spec_can_not_set_other_flags() -> None:
         variant_of(text, "spec")
 
 
+def test_a_script_can_not_have_the_compiler_write_files(tmp_path: Path) -> None:
+    dumping = """
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%payload: !transform.any_op) {
+    %same = transform.apply_registered_pass "iree-hal-dump-executable-sources" with options = {"path" = "x"}
+      to %payload : (!transform.any_op) -> !transform.any_op
+    transform.yield
+  }
+}
+"""
+    told = r"may not have the compiler read or write files: pass 'iree-hal-dump-executable-sources' with option 'path'"
+    with pytest.raises(SpecError, match=rf"spec: a script {told}"):
+        variant_of(dumping, "spec")
+    with pytest.raises(TemplateError, match=told):
+        variants_for(TARGET, folder_with(tmp_path, mine=dumping), "mine")
+    variant_of(dumping.replace('with options = {"path" = "x"}', ""), "spec")
+
+
 def test_a_carried_variant_is_still_a_library_that_mlir_accepts() -> None:
     text = carry(EMPTY_LIBRARY, 'odd "name"', ("--iree-opt-level=O3",), bind_preprocessing(PACK, {"m": 8, "n": 32}))
     parse(text, new_context())
