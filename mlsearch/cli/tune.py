@@ -185,7 +185,12 @@ def tune_command(
 
             ahead = build_ahead(options, watch, write_ahead_bundle, earlier_bundle(options))
         else:
-            summary = tune(options, watch)
+            try:
+                summary = tune(options, watch)
+            except KeyboardInterrupt:
+                told = "interrupted before a spec was written; what was measured is kept, to go on"
+                click.echo(f"mlsearch: {told}: {_same_command(ctx)}", err=True)
+                ctx.exit(shared.INTERRUPTED)
 
     if no_device:
         from mlsearch.report.ahead import print_ranking
