@@ -15,6 +15,7 @@ from pathlib import Path
 from mlsearch.errors import MlsearchError, SpecError, TemplateError
 from mlsearch.ir.preprocessing import Preprocessing, bind_preprocessing, carried, read_preprocessing
 from mlsearch.space.template import PREPROCESSING, built_in_folder
+from mlsearch.summary import DEFAULT_VARIANT
 from mlsearch.target import Target
 
 EVERY = "all"
@@ -71,7 +72,7 @@ class Variant:
         return replace(target, compile_flags=target.compile_flags + self.flags) if self.flags else target
 
 
-DEFAULT = Variant("default")
+DEFAULT = Variant(DEFAULT_VARIANT)
 
 
 def variants_for(target: Target, folder: Path | None, wanted: str) -> list[Variant]:
