@@ -40,7 +40,8 @@ Examples:
     callback=shared.read_duration,
     metavar="TIME",
     show_default="set by --budget",
-    help="Search so long, earlier runs on the same studies included: 90s, 10m, 1h30m, or seconds.",
+    help="Search so long, earlier runs on the same studies included: 90s, 10m, 1h30m, or seconds. Looking at variants "
+    "and comparing what was found come on top.",
 )
 @click.option(
     "--budget",

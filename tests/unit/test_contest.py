@@ -157,11 +157,6 @@ def test_a_variant_that_changes_nothing_is_not_searched(contest: Contested) -> N
     assert contest.searches() == 1
 
 
-def test_a_budget_that_the_short_search_used_up_is_not_searched_again(contest: Contested) -> None:
-    contest.tune(trials=4)
-    assert len([event for event in contest.events if isinstance(event, TaskStarted)]) == 2
-
-
 def test_an_interrupt_leaves_a_proven_variant_without_schedules_in_place(
     contest: Contested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
