@@ -76,8 +76,10 @@ def check_artifact(artifact: Path, call: Call, reference: Reference, device: Dev
 
     A program that allocates outputs or intermediate tensors by itself gets memory that an earlier run gave back, and
     that run was one of the same payload: what a dispatch forgets to write is there already, and right. Such a program
-    runs once more on memory that is poisoned when it is allocated.
+    runs once more on memory that is poisoned when it is allocated, where the device can do that.
     """
+    if not device.can_poison:
+        _scrub(reference, device)
     found, first_us = check(call, reference, device)
     if reference.is_whole_when_poisoned:
         poisoned = _check_poisoned(artifact, reference, device)
@@ -119,6 +121,16 @@ def check(
 def _check_poisoned(artifact: Path, reference: Reference, device: Device) -> Numerics:
     call = device.load(artifact, reference.signature, poisoned=True).bind(reference.inputs, reference.out_buffers)
     return check(call, reference, device, ALLOCATION_POISON)[0]
+
+
+def _scrub(reference: Reference, device: Device) -> None:
+    """Allocate, fill with NaN and free as much as the outputs without an out buffer take. Best effort: the allocator
+    may hand out other memory."""
+    signature = reference.signature
+    free = [spec for index, spec in enumerate(signature.outputs) if index not in signature.out_buffers]
+    held = [(device.allocate(byte_length(spec)), numerics.poison_byte(spec.element_type)) for spec in free]
+    for buffer, byte in held:
+        device.fill(buffer, byte)
 
 
 def byte_length(spec: TensorSpec) -> int:
