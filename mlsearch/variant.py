@@ -87,9 +87,12 @@ def variants_for(target: Target, folder: Path | None, wanted: str) -> list[Varia
         if root is None:
             continue
         for path in sorted((root / PREPROCESSING / backend).glob("*.mlir")):
-            if path.stem in found or path.stem in (EVERY, DEFAULT.name):
-                raise TemplateError(f"{path}: there is a variant '{path.stem}' already; rename the file")
-            found[path.stem] = _read(path)
+            read = _read(path)
+            taken = {EVERY, DEFAULT.name, *found, *(each.name for variants in found.values() for each in variants)}
+            for name in (path.stem, *(each.name for each in read)):
+                if name in taken:
+                    raise TemplateError(f"{path}: there is a variant '{name}' already; rename the file")
+            found[path.stem] = read
     by_name = {DEFAULT.name: [DEFAULT], EVERY: [each for variants in found.values() for each in variants]}
     by_name |= {each.name: [each] for each in by_name[EVERY]} | found
     names = [name.strip() for name in wanted.split(",")]

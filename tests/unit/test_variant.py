@@ -110,6 +110,12 @@ def test_a_second_file_of_the_same_name_is_refused(tmp_path: Path) -> None:
         variants_for(TARGET, folder_with(tmp_path, o3=FLAGS_ONLY), "all")
 
 
+def test_a_file_with_the_name_of_another_ones_variant_is_refused(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, **{"pack_right-n32": FLAGS_ONLY})
+    with pytest.raises(TemplateError, match=r"n32\.mlir: there is a variant 'pack_right-n32' already"):
+        variants_for(TARGET, folder, "all")
+
+
 @pytest.mark.parametrize(
     "flag",
     [
