@@ -182,10 +182,14 @@ class Contest:
             self._default.interrupted |= isinstance(error, KeyboardInterrupt)
             best = None
         if best is None:
-            if own.whole is not None:
-                self._tell(self._default, speedup=own.whole.speedup)
+            for other, _ in confirmed:
+                self._tell(other, dropped="in the end not surely faster than the default")
+            self._tell(self._default, dropped=None, **({"speedup": own.whole.speedup} if own.whole else {}))
             return self._default, own
         contender, chosen, speedup, numerics = best
+        for other in leaders:
+            if other is not contender:
+                self._tell(other, dropped=f"in the end {contender.variant.name} is faster")
         assert chosen.whole is not None
         whole = replace(
             chosen.whole,

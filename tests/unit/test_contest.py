@@ -88,6 +88,13 @@ def test_the_numbers_that_are_told_are_those_against_the_payload_as_it_is(contes
     assert summary.whole_payload.numerics.max_rel_error == 3e-7
 
 
+def test_a_leader_that_loses_in_the_end_says_to_whom(contest: Contested) -> None:
+    contest.variant_us = 350.0  # the default takes 400 with its schedules, and goes on beside it
+    contest.tune()
+    assert contest.variants()["default"].dropped == "in the end mine is faster"
+    assert contest.variants()["mine"].dropped is None
+
+
 def test_a_variants_search_is_announced_by_its_name(contest: Contested) -> None:
     contest.tune()
     said = [event.text for event in contest.events if isinstance(event, Step)]
@@ -122,6 +129,9 @@ def test_a_variant_that_is_slow_only_when_built_from_the_beginning_is_out(
     monkeypatch.setattr(contest, "_time_us", lambda key: shipped_us if key == "shipped" else usual(key))
     assert contest.tune().variant == "default"
     assert contest.summary.speedup == BASELINE_US / contest.payload_us
+    # However the default stood after the short search: the end is what is told.
+    assert contest.variants()["default"].dropped is None
+    assert contest.variants()["mine"].dropped == "in the end not surely faster than the default"
 
 
 def test_a_variant_that_stops_running_with_its_schedules_keeps_its_untuned_speedup(
