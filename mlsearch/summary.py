@@ -94,6 +94,10 @@ class TimeSpent:
     driver_s: float
 
 
+DEFAULT_VARIANT = "default"
+"""Name of the payload as it is."""
+
+
 @dataclass(frozen=True)
 class VariantSummary:
     """A variant of the payload, and how it fared."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from mlsearch.errors import MlsearchError, SpecError, TemplateError
 from mlsearch.ir.preprocessing import Preprocessing, bind_preprocessing, carried, read_preprocessing
 from mlsearch.space.template import PREPROCESSING, built_in_folder
+from mlsearch.summary import DEFAULT_VARIANT
 from mlsearch.target import Target
 
 EVERY = "all"
@@ -50,7 +51,7 @@ _FLAG = re.compile(
     # Passes without options: some of those name files.
     r"|preprocessing-pass-pipeline=builtin\.module\([a-z0-9_.,()-]*\))"
 )
-"""Flags that change code and nothing else. A spec is data: it can't make the compiler write files or load plugins."""
+"""Flags that change code and nothing else: the flags of a spec can't make the compiler write files or load plugins."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,14 @@ class Variant:
         return replace(target, compile_flags=target.compile_flags + self.flags) if self.flags else target
 
 
-DEFAULT = Variant("default")
+DEFAULT = Variant(DEFAULT_VARIANT)
 
 
 def variants_for(target: Target, folder: Path | None, wanted: str) -> list[Variant]:
     """The default first, then those of `transforms/preprocessing` and of a user's folder, in the order of their files.
 
-    `wanted`: `all`, `default`, or names of files, separated by commas. Raises TemplateError for a file that is no
-    variant, MlsearchError for a name that is not there.
+    `wanted`: `all`, `default`, names of files, or of single variants of a file such as `pack_right-n32`, separated by
+    commas. Raises TemplateError for a file that is no variant, MlsearchError for a name that is not there.
     """
     backend = target.backend.removeprefix("llvm-")
     found: dict[str, list[Variant]] = {}
@@ -86,15 +87,20 @@ def variants_for(target: Target, folder: Path | None, wanted: str) -> list[Varia
         if root is None:
             continue
         for path in sorted((root / PREPROCESSING / backend).glob("*.mlir")):
-            if path.stem in found or path.stem in (EVERY, DEFAULT.name):
-                raise TemplateError(f"{path}: there is a variant '{path.stem}' already; rename the file")
-            found[path.stem] = _read(path)
-    names = list(found) if wanted == EVERY else [name for name in wanted.split(",") if name != DEFAULT.name]
+            read = _read(path)
+            taken = {EVERY, DEFAULT.name, *found, *(each.name for variants in found.values() for each in variants)}
+            for name in (path.stem, *(each.name for each in read)):
+                if name in taken:
+                    raise TemplateError(f"{path}: there is a variant '{name}' already; rename the file")
+            found[path.stem] = read
+    by_name = {DEFAULT.name: [DEFAULT], EVERY: [each for variants in found.values() for each in variants]}
+    by_name |= {each.name: [each] for each in by_name[EVERY]} | found
+    names = [name.strip() for name in wanted.split(",")]
     for name in names:
-        if name not in found:
+        if name not in by_name:
             known = ", ".join([EVERY, DEFAULT.name, *found])
-            raise MlsearchError(f"--variants {wanted}: there is no variant '{name}'; there are {known}")
-    return [DEFAULT, *(variant for name in dict.fromkeys(names) for variant in found[name])]
+            raise MlsearchError(f"--variants {wanted!r}: there is no variant '{name}'; there are {known}")
+    return list(dict.fromkeys([DEFAULT, *(variant for name in names for variant in by_name[name])]))
 
 
 def variant_named(target: Target, folder: Path | None, name: str) -> Variant:

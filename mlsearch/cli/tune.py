@@ -40,7 +40,8 @@ Examples:
     callback=shared.read_duration,
     metavar="TIME",
     show_default="set by --budget",
-    help="Search so long, earlier runs on the same studies included: 90s, 10m, 1h30m, or seconds.",
+    help="Search so long, earlier runs on the same studies included: 90s, 10m, 1h30m, or seconds. Looking at variants "
+    "and comparing what was found come on top.",
 )
 @click.option(
     "--budget",
@@ -185,7 +186,12 @@ def tune_command(
 
             ahead = build_ahead(options, watch, write_ahead_bundle, earlier_bundle(options))
         else:
-            summary = tune(options, watch)
+            try:
+                summary = tune(options, watch)
+            except KeyboardInterrupt:
+                told = "interrupted before a spec was written; what was measured is kept, to go on"
+                click.echo(f"mlsearch: {told}: {_same_command(ctx)}", err=True)
+                ctx.exit(shared.INTERRUPTED)
 
     if no_device:
         from mlsearch.report.ahead import print_ranking

@@ -13,6 +13,7 @@ A spec for a variant has these sequences beside its own, and `mlsearch.variant` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,6 +37,8 @@ REWRITE = "__transform_main"
 _FLAGS, _DOMAINS, _KNOBS, _VARIANT = "mlsearch.flags", "mlsearch.domains", "mlsearch.knobs", "mlsearch.variant"
 _SIZES = {"transform.structured.pack": "static_packed_sizes", "transform.structured.split_reduction": "split_factor"}
 """Op to the attribute that knobs stand behind: an array of sizes, or a single one."""
+# What IREE 3.13 calls such options: path, paths, file, patterns-file, library-file-name, transform-spec-path, ...
+_NAMES_A_FILE = re.compile(r"path|file|dir|librar")
 
 
 @dataclass(frozen=True)
@@ -132,9 +135,23 @@ def carried(text: str, where: str) -> Carried:
 
 def _parsed(text: str, where: str) -> Module:
     try:
-        return parse(text, new_context())
+        module = parse(text, new_context())
     except IrError as error:
         raise TemplateError(f"{where} is not a transform library that MLIR accepts: {error}") from None
+    for op in walk(module.operation):
+        for option in _options(op):
+            if _NAMES_A_FILE.search(option):
+                name = python_value(op.attributes["pass_name"])
+                told = f"a script may not have the compiler read or write files: pass '{name}' with option '{option}'"
+                raise TemplateError(f"{where}: {told}")
+    return module
+
+
+def _options(op: Operation) -> list[str]:
+    """Names of the options that a script gives to a pass of the compiler."""
+    if op.name != "transform.apply_registered_pass" or "options" not in op.attributes:
+        return []
+    return [option.name for option in mlir.DictAttr(op.attributes["options"])]
 
 
 def _plain(module: Module, name: str, default: object) -> object:

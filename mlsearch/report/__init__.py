@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+_UNFOLDED = 1000
+"""Columns of a file or a pipe, unless `COLUMNS` says otherwise: a name in a table stays in one piece for whoever
+searches for it."""
+
+
 def open_console(stream: TextIO) -> Console:
-    """A rich console that writes to `stream`, with control codes only where a terminal reads them."""
+    """A rich console that writes to `stream`, with control codes and folded lines only where a terminal shows them."""
     from rich.console import Console
 
     class QuietlyBrokenConsole(Console):
@@ -24,7 +30,14 @@ def open_console(stream: TextIO) -> Console:
             # rich would exit with 1 here; the command line decides how a reader that left is met.
             raise BrokenPipeError
 
-    return QuietlyBrokenConsole(file=stream, force_terminal=stream.isatty(), markup=False, emoji=False, highlight=False)
+    return QuietlyBrokenConsole(
+        file=stream,
+        width=None if stream.isatty() or "COLUMNS" in os.environ else _UNFOLDED,
+        force_terminal=stream.isatty(),
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
 
 
 def open_report(stream: TextIO, header: RunHeader, *, quiet: bool) -> AbstractContextManager[Watcher]:

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from mlsearch import events
 from mlsearch.report.heartbeat import Heartbeat
-from mlsearch.report.progress import Progress, RunHeader, advance, has_winner
+from mlsearch.report.progress import Progress, RunHeader, TaskProgress, advance, has_winner
 from mlsearch.report.text import (
     count_text,
     failures,
@@ -50,9 +50,12 @@ class PlainReporter:
         self._heartbeat.stop()
 
     def __call__(self, event: events.Event) -> None:
-        best_before = self._progress.task.best_us if self._progress.task else None
+        task_before = self._progress.task
+        best_before = task_before.best_us if task_before else None
         self._progress = advance(self._progress, event, time.monotonic())
         if self._quiet and isinstance(event, events.TrialDone) and not _improves(event, best_before):
+            return
+        if isinstance(event, events.SurrogateState) and not _changes(event, task_before):
             return
         self._write(event_line(event))
         self._heartbeat.touch()
@@ -161,6 +164,12 @@ def _trial_line(event: events.TrialDone) -> str:
 
 def _improves(trial: events.TrialDone, best_before_us: float | None) -> bool:
     return best_before_us is None or trial.best_us < best_before_us
+
+
+def _changes(state: events.SurrogateState, task_before: TaskProgress | None) -> bool:
+    """The model begins to pick, or stops. It starts out as off."""
+    before = task_before.surrogate if task_before else None
+    return state.active != (before is not None and before.active)
 
 
 def _ratio(baseline_us: float, time_us: float) -> float | None:

@@ -23,7 +23,7 @@ from mlsearch.report.text import (
     three_digits,
     time_text,
 )
-from mlsearch.summary import TaskSummary, TimeSpent, TuneSummary, WholePayload
+from mlsearch.summary import DEFAULT_VARIANT, TaskSummary, TimeSpent, TuneSummary, WholePayload
 
 
 def print_summary(console: Console, summary: TuneSummary, command: tuple[str, ...]) -> None:
@@ -36,7 +36,7 @@ def print_summary(console: Console, summary: TuneSummary, command: tuple[str, ..
     # Lines are left for the terminal to wrap: paths and commands stay in one piece when copied.
     for line in _lines(summary):
         console.print(line, soft_wrap=True)
-    if any(has_winner(task) for task in tuned):
+    if _holds_something(summary):
         console.print(Text("use it with:"))
         console.print(Text(f"  {one_line(shlex.join(command))}"), soft_wrap=True)
 
@@ -118,11 +118,17 @@ def _lines(summary: TuneSummary) -> Iterator[Text]:
         yield Text(f"whole payload: not measured: {one_line(summary.whole_payload_note)}")
     for note in summary.notes:
         yield Text(f"note: {one_line(note)}", style="yellow")
-    if any(has_winner(task) for task in summary.tasks):
-        yield Text(f"spec: {one_line(summary.spec)}", style="bold")
+    if _holds_something(summary):
+        of_variant = "" if summary.variant == DEFAULT_VARIANT else f", for variant {one_line(summary.variant)}"
+        yield Text(f"spec: {one_line(summary.spec)}{of_variant}", style="bold")
     else:
         yield Text(f"no improvement found; the spec {one_line(summary.spec)} is empty", style="bold")
     yield Text(f"time: {_time_text(summary.time)}")
+
+
+def _holds_something(summary: TuneSummary) -> bool:
+    """The spec has a schedule, or is for a variant of the payload that is faster without any."""
+    return summary.variant != DEFAULT_VARIANT or any(has_winner(task) for task in summary.tasks)
 
 
 def whole_lines(whole: WholePayload) -> Iterator[Text]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlsearch.candidate import Numerics, Signature, TensorSpec
 from mlsearch.runner import numerics
-from mlsearch.runner.device import Array, Call, Device
+from mlsearch.runner.device import ALLOCATION_POISON, Array, Call, Device
 from mlsearch.runner.elements import element
 from mlsearch.runner.inputs import FloatRange, make_inputs
 from mlsearch.runner.timing import BaselineShare
@@ -33,6 +33,9 @@ class Reference:
     """Of its last run."""
     overwritten: list[tuple[Any, Array]]
     """Buffers of the inputs that the program writes its results over, with what they held at first."""
+    is_whole_when_poisoned: bool = False
+    """It allocates outputs by itself, and computes the same when its memory is poisoned at allocation: so must others.
+    Not so if it returns elements that nobody writes."""
     share: BaselineShare = field(default_factory=BaselineShare)
 
 
@@ -68,12 +71,29 @@ def make_reference(device: Device, baseline: Path, signature: Signature, seed: i
     return _run_baseline(device, baseline, signature, seed, "positive")
 
 
-def check(call: Call, reference: Reference, device: Device) -> tuple[Numerics, float]:
+def check_artifact(artifact: Path, call: Call, reference: Reference, device: Device) -> tuple[Numerics, float]:
+    """Numerics of an artifact, and the time of the first run of its `call` in microseconds. Raises CallError.
+
+    A program that allocates outputs or intermediate tensors by itself gets memory that an earlier run gave back, and
+    that run was one of the same payload: what a dispatch forgets to write is there already, and right. Such a program
+    runs once more on memory that is poisoned when it is allocated, where the device can do that.
+    """
+    if not device.can_poison:
+        _scrub(reference, device)
+    found, first_us = check(call, reference, device)
+    if reference.is_whole_when_poisoned:
+        poisoned = _check_poisoned(artifact, reference, device)
+        found = found if poisoned.agrees else poisoned
+    return found, first_us
+
+
+def check(
+    call: Call, reference: Reference, device: Device, allocation_poison: int | None = None
+) -> tuple[Numerics, float]:
     """Numerics of an artifact's call, and the time of its first run in microseconds. Raises CallError.
 
-    Before each run the out buffers are filled with NaN, or with a byte pattern for integers. If the right
-    answer holds these very bits, a second run starts from others. An output without an out buffer can't
-    be poisoned: IREE allocates it. See `scrub` for what is done instead.
+    Before each run the out buffers are filled with NaN, or with a byte pattern for integers. If the right answer holds
+    these very bits, a second run starts from others. An output without an out buffer holds `allocation_poison` before.
     """
     signature = reference.signature
     first = [numerics.poison_byte(spec.element_type) for spec in signature.outputs]
@@ -88,6 +108,8 @@ def check(call: Call, reference: Reference, device: Device) -> tuple[Numerics, f
         unwritten = 0
         if index in signature.out_buffers:
             unwritten = numerics.still_poisoned([(got[index], poison[index]) for poison, got in runs], want)
+        elif allocation_poison is not None:
+            unwritten = numerics.still_poisoned([(got[index], allocation_poison) for _, got in runs], want)
         compared = [
             numerics.compare(got[index], want, spec.element_type, signature.reduction_length, unwritten=unwritten)
             for _, got in runs
@@ -96,12 +118,14 @@ def check(call: Call, reference: Reference, device: Device) -> tuple[Numerics, f
     return numerics.worst(parts), first_us
 
 
-def scrub(reference: Reference, device: Device) -> None:
-    """Allocate, fill with NaN and free as much as the outputs take.
+def _check_poisoned(artifact: Path, reference: Reference, device: Device) -> Numerics:
+    call = device.load(artifact, reference.signature, poisoned=True).bind(reference.inputs, reference.out_buffers)
+    return check(call, reference, device, ALLOCATION_POISON)[0]
 
-    For outputs without an out buffer: memory that a run gets back from the allocator could hold the right
-    answers of an earlier one. Best effort: the allocator may hand out other memory.
-    """
+
+def _scrub(reference: Reference, device: Device) -> None:
+    """Allocate, fill with NaN and free as much as the outputs without an out buffer take. Best effort: the allocator
+    may hand out other memory."""
     signature = reference.signature
     free = [spec for index, spec in enumerate(signature.outputs) if index not in signature.out_buffers]
     held = [(device.allocate(byte_length(spec)), numerics.poison_byte(spec.element_type)) for spec in free]
@@ -130,7 +154,10 @@ def _run_baseline(device: Device, baseline: Path, signature: Signature, seed: in
     ]
     time_us = call.run()  # the first one paid for page faults
     call.release()
-    return Reference(signature, call, inputs, out_buffers, want, time_us, overwritten)
+    reference = Reference(signature, call, inputs, out_buffers, want, time_us, overwritten)
+    if device.can_poison and len(signature.out_buffers) < len(signature.outputs):
+        reference.is_whole_when_poisoned = _check_poisoned(baseline, reference, device).agrees
+    return reference
 
 
 def _poisoned_run(call: Call, reference: Reference, device: Device, poison: Sequence[int]) -> tuple[list[Array], float]:

@@ -16,6 +16,9 @@ from mlsearch.runner.elements import element
 
 Array = np.ndarray[Any, Any]
 
+ALLOCATION_POISON = 0xCD
+"""What IREE's debug allocator fills new memory with, byte by byte: -4.3e8 as f32, -23.2 as f16, -51 as i8."""
+
 
 class CallError(Exception):
     """The artifact can't be loaded or called as the signature says; the message is for people."""
@@ -47,6 +50,9 @@ class Device:
         allocators = ["caching"] if uri.startswith("local-") else []
         self._device = rt.get_driver(uri).create_device_by_uri(uri, allocators=allocators)
         self._hal = rt.create_hal_module(self._instance, self._device)
+        self._poisoned_hal: Any = None
+        self.can_poison = uri.startswith("local-")
+        """Whether `load` can give the artifact memory that is poisoned."""
         self._flush = np.zeros(2 * llc_bytes // 8, dtype=np.int64)
 
     def pin(self) -> None:
@@ -101,13 +107,17 @@ class Device:
         """
         self._flush += 1
 
-    def load(self, artifact: Path, signature: Signature) -> Function:
-        """Load a fresh copy; it goes away with the last reference. Raises CallError."""
+    def load(self, artifact: Path, signature: Signature, *, poisoned: bool = False) -> Function:
+        """Load a fresh copy; it goes away with the last reference. Raises CallError.
+
+        `poisoned`: every block of memory that it allocates is filled with `ALLOCATION_POISON` first, outputs and what
+        lies between dispatches alike. It then runs in the calling thread, whatever the device is.
+        """
         self._device.allocator.trim()  # what other artifacts needed
         try:
             # A copy and not a mapping: the builder may write the same path again.
             module = rt.VmModule.copy_buffer(self._instance, artifact.read_bytes())
-            context = rt.VmContext(self._instance, [self._hal, module])
+            context = rt.VmContext(self._instance, [self._poisoned() if poisoned else self._hal, module])
         except (OSError, ValueError, RuntimeError) as error:
             raise CallError(f"{artifact.name} does not load: {error}") from error
         names = [signature.function, *([batch_function(signature.function)] if signature.batch else [])]
@@ -116,6 +126,13 @@ class Device:
             missing = names[found.index(None)]
             raise CallError(f"{artifact.name} has no function '{missing}', only {module.function_names}")
         return Function(self, context, found[0], signature.batch, found[-1])
+
+    def _poisoned(self) -> Any:
+        if self._poisoned_hal is None:
+            # On `local-task` programs get their memory from a pool that no allocator of ours stands before.
+            device = rt.get_driver("local-sync").create_device_by_uri("local-sync", allocators=["debug"])
+            self._poisoned_hal = rt.create_hal_module(self._instance, device)
+        return self._poisoned_hal
 
     def _allocate_copy(self, bits: Array, element_type: Any) -> Any:
         return self._device.allocator.allocate_buffer_copy(

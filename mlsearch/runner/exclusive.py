@@ -36,8 +36,9 @@ def exclusive(device: str, say: Callable[[str], None], folder: Path | None = Non
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            say(f"waiting for {device}: process {holder} is measuring")
+            # Empty where the holder is another user, or has not written its number yet.
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            say(f"waiting for {device}: {f'process {holder}' if holder else 'another process'} is measuring")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if is_ours:
             os.ftruncate(descriptor, 0)

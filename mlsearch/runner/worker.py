@@ -23,7 +23,7 @@ from mlsearch.candidate import (
 )
 from mlsearch.child import child_arguments, serve
 from mlsearch.runner import messages
-from mlsearch.runner.checking import Reference, References, check, scrub
+from mlsearch.runner.checking import Reference, References, check_artifact
 from mlsearch.runner.device import Call, CallError, Device
 from mlsearch.runner.elements import UnknownElementError
 from mlsearch.runner.timing import COLD_START_US, SLOPE_FACTOR, Sampled, batch_size, beyond, collect, slope_us
@@ -62,10 +62,9 @@ class Worker:
         started = time.perf_counter()
         plan, signature = request.plan, request.signature
         reference = self._references.get(request.baseline, signature, plan.seed)
-        scrub(reference, self._device)
         function = self._device.load(request.artifact, signature)
         call = function.bind(reference.inputs, reference.out_buffers)
-        numerics, first_us = check(call, reference, self._device)
+        numerics, first_us = check_artifact(request.artifact, call, reference, self._device)
         if not numerics.agrees:
             reference.share.close_request(time.perf_counter() - started, sampled=False)
             return WrongResult(numerics)
@@ -78,10 +77,12 @@ class Worker:
         """Raises CallError, UnknownElementError, OSError."""
         plan, signature = request.plan, request.signature
         reference = self._references.get(request.artifacts[0], signature, plan.seed)
-        scrub(reference, self._device)
         functions = [self._device.load(path, signature) for path in request.artifacts]
         calls = [function.bind(reference.inputs, reference.out_buffers) for function in functions]
-        numerics = [check(call, reference, self._device)[0] for call in calls]
+        numerics = [
+            check_artifact(path, call, reference, self._device)[0]
+            for path, call in zip(request.artifacts, calls, strict=True)
+        ]
         fastest_us = min(warm_up(call, max(1, plan.warmup)) for call in calls)
         # The same batch for all: a mean over more calls has less noise.
         batch = batch_size(fastest_us, plan)

@@ -134,6 +134,8 @@ class Contender:
 
         `limits.trials` is meant per task; `limits.seconds` for all tasks, earlier searches included.
         """
+        if self._prepared:
+            self._step("searching schedules")
         seconds_left = limits.seconds
         for position, each in enumerate(self._prepared):
             if self.interrupted:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
+from mlsearch.candidate import Numerics
 from mlsearch.errors import MlsearchError, RunnerError
 from mlsearch.events import Step, VariantDone, Warn
 from mlsearch.statistics import paired_speedup
@@ -181,10 +182,14 @@ class Contest:
             self._default.interrupted |= isinstance(error, KeyboardInterrupt)
             best = None
         if best is None:
-            if own.whole is not None:
-                self._tell(self._default, speedup=own.whole.speedup)
+            for other, _ in confirmed:
+                self._tell(other, dropped="in the end not surely faster than the default")
+            self._tell(self._default, dropped=None, **({"speedup": own.whole.speedup} if own.whole else {}))
             return self._default, own
-        contender, chosen, speedup = best
+        contender, chosen, speedup, numerics = best
+        for other in leaders:
+            if other is not contender:
+                self._tell(other, dropped=f"in the end {contender.variant.name} is faster")
         assert chosen.whole is not None
         whole = replace(
             chosen.whole,
@@ -192,15 +197,16 @@ class Contest:
             tuned_us=speedup.tuned_us,
             speedup=speedup.speedup,
             speedup_ci95=speedup.ci95,
+            numerics=numerics,
         )
         self._tell(contender, speedup=speedup.speedup)
         return contender, replace(chosen, whole=whole)
 
     def _best(
         self, own: Confirmed, others: Sequence[tuple[Contender, Confirmed]]
-    ) -> tuple[Contender, Confirmed, Speedup] | None:
-        """The fastest of the others with its speedup over the untuned default, if it is surely faster than the default
-        with its own schedules. One comparison picks, a second one measures."""
+    ) -> tuple[Contender, Confirmed, Speedup, Numerics] | None:
+        """The fastest of the others, with its speedup over the untuned default and its numbers against it, if it is
+        surely faster than the default with its own schedules. One comparison picks, a second one measures."""
         reference = self._untuned if own.artifact is None else own.artifact
         self._watch(Step("comparing the variants of the payload in paired runs"))
         first = self._compare(*(artifact_of(each) for _, each in others), reference=reference)
@@ -222,7 +228,7 @@ class Contest:
         untuned_us, own_us, shipped_us = final.samples_us
         if not paired_speedup(own_us, shipped_us).is_faster:
             return None
-        return contender, confirmed, paired_speedup(untuned_us, shipped_us)
+        return contender, confirmed, paired_speedup(untuned_us, shipped_us), final.numerics[2]
 
     def _compare(self, *artifacts: Path, reference: Path | None = None) -> FunctionsCompared | str:
         """Against `reference`, the untuned default if None."""

@@ -48,9 +48,11 @@ def decide(bench: Workbench, task: Task, space: Space, baseline: Baseline, best:
     being fast in the first would look too good in it.
     """
     assert task.signature is not None
+    if not best:
+        return "no candidate was measured"
     finalists = _with_artifacts(bench, task, space, baseline, best[:FINALISTS])
     if not finalists:
-        return "no candidate ran with right numbers"
+        return "none of the best candidates could be built again"
     times_us = [baseline.time_us, *(found.time_us for found, _ in finalists)]
     artifacts = (baseline.artifact, *(artifact for _, artifact in finalists))
     compared = bench.compare(

@@ -23,7 +23,7 @@ from mlsearch.tune.options import TuneOptions
 from mlsearch.tune.summaries import sum_of_tasks
 from mlsearch.tune.trials import Limits
 from mlsearch.tune.whole import Confirmed, runnable_signatures
-from mlsearch.variant import DEFAULT, Variant, variants_for
+from mlsearch.variant import DEFAULT, Variant, variant_of, variants_for
 from mlsearch.workbench import Workbench, open_workbench, utc_now
 
 
@@ -102,9 +102,9 @@ class _Run:
 
     def _write(self, contender: Contender, confirmed: Confirmed, interrupted: bool) -> None:
         output = self._options.output
-        if interrupted and _entry_count(output) > len(confirmed.entries):
+        if interrupted and _proven(output) > len(confirmed.entries) + (not contender.variant.is_default):
             # What an earlier run has proven does not give way to what this one came to.
-            self._watch(Warn(f"{output} is left as it was: it holds more entries than were proven now"))
+            self._watch(Warn(f"{output} is left as it was: it holds more than was proven now"))
             return
         self._watch(Step("writing the spec"))
         write_atomically(output, self._spec_text(contender, confirmed))
@@ -142,9 +142,11 @@ class _Run:
         )
 
 
-def _entry_count(path: Path) -> int:
-    """Entries of the spec at `path`; 0 if there is none that can be read."""
+def _proven(path: Path) -> int:
+    """What the spec at `path` holds: its entries, and a variant of the payload, which was proven faster as a whole; 0
+    if there is none that can be read."""
     try:
-        return len(library.instrumented(spec.read_spec(path), str(path))[1])
+        text = spec.read_spec(path)
+        return len(library.instrumented(text, str(path))[1]) + (not variant_of(text, str(path)).is_default)
     except SpecError:
         return 0

@@ -126,7 +126,9 @@ def test_an_interrupt_is_one_line() -> None:
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "mlsearch: interrupted\n")
+    assert process.returncode == 130
+    assert err.startswith("mlsearch: interrupted before a spec was written")
+    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from mlsearch.candidate import Measured, RunOutcome, RunRequest, Signature, TensorSpec, WrongResult
+from mlsearch.candidate import (
+    Compared,
+    CompareRequest,
+    Measured,
+    RunOutcome,
+    RunRequest,
+    Signature,
+    TensorSpec,
+    WrongResult,
+)
 from mlsearch.runner import LocalRunner, Runner
 from mlsearch.runner.numerics import INTEGER_POISON
 from mlsearch.testing.runner_contract import PLAN, ContractArtifacts, RunnerContract, run
@@ -250,3 +259,60 @@ def worker_process() -> int:
         for child in (thread / "children").read_text().split()
     ]
     return max(child for child in children if b"mlsearch.runner.worker" in Path(f"/proc/{child}/cmdline").read_bytes())
+
+
+STEP = """
+  %{name} = flow.dispatch.workgroups[%c1, %c1, %c1](%{source}) : (tensor<64xf32>) -> tensor<64xf32> =
+      (%from: !iree_tensor_ext.dispatch.tensor<readonly:tensor<64xf32>>,
+       %to: !iree_tensor_ext.dispatch.tensor<writeonly:tensor<64xf32>>) {{
+    %x = iree_tensor_ext.dispatch.tensor.load %from, offsets = [0], sizes = [{written}], strides = [1]
+        : !iree_tensor_ext.dispatch.tensor<readonly:tensor<64xf32>> -> tensor<{written}xf32>
+    %y = arith.addf %x, %x : tensor<{written}xf32>
+    iree_tensor_ext.dispatch.tensor.store %y, %to, offsets = [0], sizes = [{written}], strides = [1]
+        : tensor<{written}xf32> -> !iree_tensor_ext.dispatch.tensor<writeonly:tensor<64xf32>>
+    flow.return
+  }}"""
+
+
+def two_steps(first: int, second: int) -> str:
+    """Two dispatches, of which each writes so many of its 64 elements; what the first gives is in between."""
+    steps = STEP.format(name="a", source="in", written=first) + STEP.format(name="b", source="a", written=second)
+    return f"""
+func.func @main(%in: tensor<64xf32>) -> tensor<64xf32> {{
+  %c1 = arith.constant 1 : index{steps}
+  return %b : tensor<64xf32>
+}}"""
+
+
+def build_steps(build: Build, folder: Path, first: int, second: int) -> Path:
+    module = folder / f"steps_{first}_{second}.mlir"
+    module.write_text(two_steps(first, second))
+    return build(module)
+
+
+TWO_STEPS = Signature("main", (TensorSpec((64,), "f32"),), (TensorSpec((64,), "f32"),), (), 1)
+
+
+@pytest.mark.parametrize(("device", "threads"), [("local-sync", 1), ("local-task", 2)])
+def test_what_a_whole_payload_forgets_to_write_is_not_made_up_for_by_an_earlier_run(
+    device: str, threads: int, build: Build, tmp_path: Path
+) -> None:
+    whole = build_steps(build, tmp_path, 64, 64)
+    others = (build_steps(build, tmp_path, 64, 32), build_steps(build, tmp_path, 32, 64))
+    with LocalRunner(device, threads=threads, log_folder=tmp_path) as runner:
+        # The untuned build runs first, and gives back memory that holds what the others leave out.
+        compared = runner.compare(CompareRequest((whole, *others, whole), TWO_STEPS, PLAN, 2))
+        assert isinstance(compared, Compared)
+        assert [numerics.agrees for numerics in compared.numerics] == [True, False, False, True]
+        assert compared.numerics[1].unwritten == 32
+        for artifact in others:
+            assert isinstance(runner.run(RunRequest(artifact, whole, TWO_STEPS, PLAN)), WrongResult)
+
+
+def test_elements_that_the_untuned_build_never_writes_are_nobodys_fault(
+    runner: Runner, build: Build, tmp_path: Path
+) -> None:
+    partial = build_steps(build, tmp_path, 64, 32)
+    compared = runner.compare(CompareRequest((partial, partial), TWO_STEPS, PLAN, 2))
+    assert isinstance(compared, Compared)
+    assert compared.numerics[1].agrees

@@ -95,6 +95,9 @@ def test_a_strategy_that_computes_half_of_the_output(folder: Path) -> None:
     pipeline = "#iree_codegen.transform_dialect_codegen codegen_spec = @strategy"
     spec = LIBRARY.format(strategy=HALF, op="linalg.matmul", config="", pipeline=pipeline)
     failed(folder, spec, f"{M * N // 2} of {M * N} output elements stay unwritten")
+    # So it is in the whole payload, whose output is memory that an untuned run gave back.
+    whole = json.loads((folder / "out.json").read_text())["whole"]
+    assert (whole["numerics"]["agrees"], whole["numerics"]["unwritten"]) == (False, M * N // 2)
 
 
 def test_a_spec_that_is_slower_than_untuned(folder: Path) -> None:

@@ -198,7 +198,7 @@ def test_an_interrupted_run_says_how_to_go_on(asked: list[FakeTuneOptions], monk
     assert json.loads(result.stdout)["interrupted"] is True
 
 
-def test_an_interrupt_that_the_search_does_not_see_is_one_line(
+def test_an_interrupt_that_the_search_does_not_see_is_one_line_that_says_how_to_go_on(
     asked: list[FakeTuneOptions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def tune(options: FakeTuneOptions, watch: Any) -> Any:
@@ -206,7 +206,8 @@ def test_an_interrupt_that_the_search_does_not_see_is_one_line(
 
     install_tune(monkeypatch, tune)
     result = run()
-    assert (result.exit_code, result.stderr) == (130, "mlsearch: interrupted\n")
+    told = "mlsearch: interrupted before a spec was written; what was measured is kept, to go on:"
+    assert (result.exit_code, result.stderr) == (130, f"{told} mlsearch tune payload.mlir\n")
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:

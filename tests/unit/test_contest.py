@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,18 @@ from test_task_search import WRONG
 from test_tune_run import Run
 from test_variant import folder_with
 
-from mlsearch.candidate import BuildFailed, BuildOutcome, BuildRequest, Built, Compared, CompareOutcome, CompareRequest
+from mlsearch.candidate import (
+    BuildFailed,
+    BuildOutcome,
+    BuildRequest,
+    Built,
+    Compared,
+    CompareOutcome,
+    CompareRequest,
+    Numerics,
+)
 from mlsearch.errors import MlsearchError, RunnerError
-from mlsearch.events import TaskStarted
+from mlsearch.events import Step, TaskStarted
 from mlsearch.summary import TuneSummary, VariantSummary
 from mlsearch.testing.runners import RIGHT
 from mlsearch.tune.contest import leaders_of
@@ -31,6 +40,8 @@ class Contested(Run):
         folder_with(folder, mine=FLAGS)
         self.variant_us = 100.0
         self.wrong: set[str] = set()
+        self.right_of: dict[str, Numerics] = {}
+        """Numbers of a build, where they are others than `RIGHT`."""
         self.machine.runner._answer_compare = self._compare  # type: ignore[method-assign]
 
     def tune(self, **changes: object) -> TuneSummary:
@@ -53,7 +64,7 @@ class Contested(Run):
         keys = [artifact.stem for artifact in request.artifacts]
         times = [BASELINE_US if key.endswith("t0-untuned") else self._time_us(key) for key in keys]
         samples = tuple((time_us,) * request.rounds for time_us in times)
-        return Compared(samples, tuple(WRONG if key in self.wrong else RIGHT for key in keys))
+        return Compared(samples, tuple(WRONG if key in self.wrong else self.right_of.get(key, RIGHT) for key in keys))
 
 
 @pytest.fixture
@@ -68,6 +79,26 @@ def test_the_variant_that_is_faster_as_a_whole_gives_the_spec(contest: Contested
     assert variant_of(contest.spec, "spec").flags == ("--iree-opt-generalize-matmul",)
     assert contest.variants()["default"].dropped is not None
     assert contest.variants()["mine"].untuned_speedup == 10.0
+
+
+def test_the_numbers_that_are_told_are_those_against_the_payload_as_it_is(contest: Contested) -> None:
+    contest.right_of["shipped"] = replace(RIGHT, max_rel_error=3e-7)
+    summary = contest.tune()
+    assert summary.whole_payload is not None
+    assert summary.whole_payload.numerics.max_rel_error == 3e-7
+
+
+def test_a_leader_that_loses_in_the_end_says_to_whom(contest: Contested) -> None:
+    contest.variant_us = 350.0  # the default takes 400 with its schedules, and goes on beside it
+    contest.tune()
+    assert contest.variants()["default"].dropped == "in the end mine is faster"
+    assert contest.variants()["mine"].dropped is None
+
+
+def test_a_variants_search_is_announced_by_its_name(contest: Contested) -> None:
+    contest.tune()
+    said = [event.text for event in contest.events if isinstance(event, Step)]
+    assert said.index("searching schedules") < said.index("variant mine: searching schedules")
 
 
 def test_a_variant_that_is_no_faster_gives_way_to_the_payload_as_it_is(contest: Contested) -> None:
@@ -98,6 +129,9 @@ def test_a_variant_that_is_slow_only_when_built_from_the_beginning_is_out(
     monkeypatch.setattr(contest, "_time_us", lambda key: shipped_us if key == "shipped" else usual(key))
     assert contest.tune().variant == "default"
     assert contest.summary.speedup == BASELINE_US / contest.payload_us
+    # However the default stood after the short search: the end is what is told.
+    assert contest.variants()["default"].dropped is None
+    assert contest.variants()["mine"].dropped == "in the end not surely faster than the default"
 
 
 def test_a_variant_that_stops_running_with_its_schedules_keeps_its_untuned_speedup(
@@ -131,6 +165,21 @@ def test_a_variant_that_changes_nothing_is_not_searched(contest: Contested) -> N
     contest.tune()
     assert contest.variants()["mine"].dropped == "the same code as default"
     assert contest.searches() == 1
+
+
+def test_an_interrupt_leaves_a_proven_variant_without_schedules_in_place(
+    contest: Contested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contest.tune(trials=1)
+    before = contest.spec
+    assert variant_of(before, "spec").name == "mine"
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlsearch.tune.contender.decide", interrupted)
+    assert contest.tune(trials=4).interrupted
+    assert contest.spec == before
 
 
 def test_same_dispatches_at_the_same_speed_are_not_searched_again(contest: Contested) -> None:

@@ -123,3 +123,10 @@ def test_names_are_printed_as_they_are() -> None:
     with PlainReporter(stream, RunHeader("tune", 'a [bold] $x "q".mlir', "llvm-cpu", 2)):
         pass
     assert 'a [bold] $x "q".mlir for llvm-cpu, 2 threads' in stream.getvalue()
+
+
+def test_the_surrogate_is_told_of_when_it_begins_or_stops_to_pick_only() -> None:
+    states = [(False, 0.0), (True, 0.7), (True, 0.8), (False, 0.1), (False, 0.2)]
+    run = [run_of_events()[2], *(events.SurrogateState("t0", active, skill) for active, skill in states)]
+    shown = [line for line in report(run) if "surrogate" in line]
+    assert shown == ["t0 surrogate on, rank skill 0.70", "t0 surrogate off, rank skill 0.10"]

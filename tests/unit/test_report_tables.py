@@ -57,6 +57,19 @@ def test_the_end_names_spec_command_and_time() -> None:
     assert "whole payload: 200 ms untuned, 4.41 ms tuned, 45.2x [44.0, 46.0], numerics: agrees" in text
 
 
+def test_a_file_has_each_name_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
+    long = "batch_matmul_12x128x64x128_with_a_name_that_goes_on_and_on_and_on_and_on_f32"
+    assert f" {long} " in printed(print_summary, summary(tasks=(task(label=long),)), COMMAND)
+
+
+def test_a_variant_that_is_faster_without_schedules_is_an_improvement() -> None:
+    text = printed(print_summary, summary(variant="data_tiling", tasks=(unimproved_task(),)), COMMAND)
+    assert "spec: matmul.spec.mlir, for variant data_tiling\n" in text
+    assert "  iree-compile 'a b.mlir'" in text
+    assert "no improvement" not in text
+
+
 def test_numbers_are_right_aligned() -> None:
     tasks = (task(), task(id="t1", sites=120, baseline_us=5.0, best_us=1.25, speedup=4.0))
     lines = [line for line in printed(print_summary, summary(tasks=tasks), COMMAND).splitlines() if line[:1] == "t"]

@@ -79,7 +79,19 @@ def test_the_built_in_ones_are_there_and_the_default_is_the_first() -> None:
     } <= set(names)
     assert {"data_tiling_early", "unsigned_left"} <= set(names)
     assert variants_for(TARGET, None, "default") == [DEFAULT]
-    assert [each.name for each in variants_for(TARGET, None, "im2col,default,im2col")] == ["default", "im2col"]
+    assert [each.name for each in variants_for(TARGET, None, "im2col, default,im2col")] == ["default", "im2col"]
+    assert variants_for(TARGET, None, "o3,all") == [
+        *variants_for(TARGET, None, "o3"),
+        *(each for each in variants_for(TARGET, None, "all")[1:] if each.name != "o3"),
+    ]
+
+
+def test_one_of_a_files_variants_goes_by_its_own_name() -> None:
+    assert [each.name for each in variants_for(TARGET, None, "pack_right-n64,o3")] == [
+        "default",
+        "pack_right-n64",
+        "o3",
+    ]
 
 
 def test_another_backend_has_others() -> None:
@@ -87,13 +99,21 @@ def test_another_backend_has_others() -> None:
 
 
 def test_a_name_that_is_not_there_is_told_with_those_that_are() -> None:
-    with pytest.raises(MlsearchError, match=r"--variants o4: there is no variant 'o4'; there are all, default, .*o3"):
+    with pytest.raises(MlsearchError, match=r"--variants 'o4': there is no variant 'o4'; there are all, default, .*o3"):
         variants_for(TARGET, None, "o4")
+    with pytest.raises(MlsearchError, match="--variants '': there is no variant ''"):
+        variants_for(TARGET, None, "")
 
 
 def test_a_second_file_of_the_same_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TemplateError, match=r"o3\.mlir: there is a variant 'o3' already"):
         variants_for(TARGET, folder_with(tmp_path, o3=FLAGS_ONLY), "all")
+
+
+def test_a_file_with_the_name_of_another_ones_variant_is_refused(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, **{"pack_right-n32": FLAGS_ONLY})
+    with pytest.raises(TemplateError, match=r"n32\.mlir: there is a variant 'pack_right-n32' already"):
+        variants_for(TARGET, folder, "all")
 
 
 @pytest.mark.parametrize(
@@ -167,6 +187,24 @@ def test_a_spec_can_not_set_other_flags() -> None:
     assert "tree-dir" in text
     with pytest.raises(SpecError, match="tree-dir=x' is none of the flags"):
         variant_of(text, "spec")
+
+
+def test_a_script_can_not_have_the_compiler_write_files(tmp_path: Path) -> None:
+    dumping = """
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%payload: !transform.any_op) {
+    %same = transform.apply_registered_pass "iree-hal-dump-executable-sources" with options = {"path" = "x"}
+      to %payload : (!transform.any_op) -> !transform.any_op
+    transform.yield
+  }
+}
+"""
+    told = r"may not have the compiler read or write files: pass 'iree-hal-dump-executable-sources' with option 'path'"
+    with pytest.raises(SpecError, match=rf"spec: a script {told}"):
+        variant_of(dumping, "spec")
+    with pytest.raises(TemplateError, match=told):
+        variants_for(TARGET, folder_with(tmp_path, mine=dumping), "mine")
+    variant_of(dumping.replace('with options = {"path" = "x"}', ""), "spec")
 
 
 def test_a_carried_variant_is_still_a_library_that_mlir_accepts() -> None:
