@@ -19,7 +19,16 @@ from mlsearch.summary import SAME_CODE_SPREAD, Speedup, VariantSummary
 from mlsearch.tune.contender import Contender
 from mlsearch.tune.options import BUDGETS
 from mlsearch.tune.trials import Limits
-from mlsearch.tune.whole import Confirmed, FunctionsCompared, build_payload, compare_functions, runnable_signatures
+from mlsearch.tune.whole import (
+    TO_DECIDE,
+    TO_RANK,
+    Care,
+    Confirmed,
+    FunctionsCompared,
+    build_payload,
+    compare_functions,
+    runnable_signatures,
+)
 from mlsearch.variant import Variant
 from mlsearch.workbench import Workbench
 
@@ -108,7 +117,7 @@ class Contest:
         twin = seen.setdefault(_digest(built), contender.variant.name)
         if twin != contender.variant.name:
             return f"the same code as {twin}"
-        compared = self._compare(built)
+        compared = self._compare(built, care=TO_RANK)
         if isinstance(compared, str):
             return f"it does not run: {compared}"
         if not compared.numerics[1].agrees:
@@ -147,7 +156,7 @@ class Contest:
         if entries:
             built = build_payload(contender.bench, contender.payload, entries)
             try:
-                compared = self._compare(built) if isinstance(built, Path) else str(built)
+                compared = self._compare(built, care=TO_RANK) if isinstance(built, Path) else str(built)
             except RunnerError as error:
                 compared = str(error)
         name = contender.variant.name
@@ -230,9 +239,11 @@ class Contest:
             return None
         return contender, confirmed, paired_speedup(untuned_us, shipped_us), final.numerics[2]
 
-    def _compare(self, *artifacts: Path, reference: Path | None = None) -> FunctionsCompared | str:
+    def _compare(
+        self, *artifacts: Path, reference: Path | None = None, care: Care = TO_DECIDE
+    ) -> FunctionsCompared | str:
         """Against `reference`, the untuned default if None."""
-        return compare_functions(self._bench, (reference or self._untuned, *artifacts), self._signatures)
+        return compare_functions(self._bench, (reference or self._untuned, *artifacts), self._signatures, care)
 
     # ----------------------------------------------------------------------------------------- report
 

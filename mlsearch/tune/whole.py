@@ -27,10 +27,21 @@ from mlsearch.statistics import paired_speedup
 from mlsearch.summary import Speedup, WholePayload
 from mlsearch.workbench import Workbench
 
-_SECONDS = 8.0
-"""Aim of one comparison, for payloads that are not slow."""
-_FEWEST_ROUNDS, _MOST_ROUNDS = 9, 41
+_MOST_ROUNDS = 41
 _TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class Care:
+    """How long one comparison should take, and how many rounds it has even if it takes longer."""
+
+    seconds: float
+    fewest_rounds: int
+
+
+TO_DECIDE = Care(8.0, 9)
+TO_RANK = Care(3.0, 6)
+"""With fewer rounds there is no interval."""
 
 
 @dataclass(frozen=True)
@@ -164,14 +175,14 @@ def build_payload(bench: Workbench, payload: Payload, entries: Sequence[SpecEntr
 
 
 def compare_functions(
-    bench: Workbench, artifacts: tuple[Path, ...], signatures: Sequence[Signature]
+    bench: Workbench, artifacts: tuple[Path, ...], signatures: Sequence[Signature], care: Care = TO_DECIDE
 ) -> FunctionsCompared | str:
     """Interleaved rounds of all functions, or why a function did not run. Raises RunnerError if the first
     artifact, the untuned one, does not run."""
     outcomes: list[Compared] = []
     for signature in signatures:
         plan = bench.plan(timeout_s=_TIMEOUT_S)
-        rounds = _rounds(bench, artifacts, signature, plan)
+        rounds = _rounds(bench, artifacts, signature, plan, care)
         if isinstance(rounds, str):
             return rounds
         compared = bench.compare(CompareRequest(artifacts, signature, plan, rounds))
@@ -190,13 +201,15 @@ def compare_functions(
     return FunctionsCompared(samples, numerics)
 
 
-def _rounds(bench: Workbench, artifacts: tuple[Path, ...], signature: Signature, plan: TimingPlan) -> int | str:
+def _rounds(
+    bench: Workbench, artifacts: tuple[Path, ...], signature: Signature, plan: TimingPlan, care: Care
+) -> int | str:
     """As many as fit into the time that one comparison should take, found out by a first round."""
     first = bench.compare(CompareRequest(artifacts, signature, plan, 1))
     if not isinstance(first, Compared):
         return f"function {signature.function!r}: {reason(first)}"
     round_s = 1e-6 * sum(median(samples) for samples in first.samples_us)
-    return int(min(_MOST_ROUNDS, max(_FEWEST_ROUNDS, _SECONDS / max(round_s, 1e-9))))
+    return int(min(_MOST_ROUNDS, max(care.fewest_rounds, care.seconds / max(round_s, 1e-9))))
 
 
 def _useless(
