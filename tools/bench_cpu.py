@@ -4,7 +4,7 @@
     tools/dev run python tools/bench_cpu.py --only matmul_512 softmax_1024 --budget quick --output report.md
     tools/dev run python tools/bench_cpu.py --compare-budgets             # what --budget quick brings of the default
 
-Tunes each payload, compiles it with plain `iree-compile`, then measures all variants in interleaved rounds, each in
+Tunes each payload, compiles it with plain `iree-compile`, then measures all rivals in interleaved rounds, each in
 a process of its own, without OPENBLAS_* and the like of the environment. NumPy is always measured; PyTorch and ONNX
 Runtime are where they are installed: `pip install .[bench]`.
 
@@ -25,7 +25,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from bench import budgets, peak, report, tuned
-from bench.measure import SEED, Column, Measured, Variant, Work, measure
+from bench.measure import SEED, Column, Rival, Rounds, Work, measure
 from bench.references import REFERENCES
 from bench.report import NUMPY, ONNX_RUNTIME, SWITCHES, TORCH, TORCH_PREPACKED, TUNED, UNTUNED, Setting
 from bench.rows import Comparison, Ledger, RowFailed
@@ -70,7 +70,7 @@ def read_options(arguments: list[str]) -> Options:
     parser.add_argument("--trials", type=_positive, metavar="N", help="per task, in place of --budget")
     parser.add_argument("--max-time", type=_duration, metavar="TIME", help="search time per payload, e.g. 5m")
     parser.add_argument("--threads", type=_positive, default=1, metavar="N", help="of every program; 1")
-    parser.add_argument("--rounds", type=_positive, default=31, metavar="N", help="samples of each variant, at most")
+    parser.add_argument("--rounds", type=_positive, default=31, metavar="N", help="samples of each rival, at most")
     parser.add_argument(
         "--compare-budgets", action="store_true", help="measure --budget quick against default, not against libraries"
     )
@@ -113,14 +113,14 @@ def _duration(text: str) -> str:
     return text
 
 
-def extras() -> list[Variant]:
+def extras() -> list[Rival]:
     """Other libraries, where they are installed; without them the report is shorter, not wrong."""
-    torch = [Variant(TORCH, "torch"), Variant(TORCH_PREPACKED, "torch-prepacked")]
-    onnx = [Variant(ONNX_RUNTIME, "onnx")]
+    torch = [Rival(TORCH, "torch"), Rival(TORCH_PREPACKED, "torch-prepacked")]
+    onnx = [Rival(ONNX_RUNTIME, "onnx")]
     return [*(torch if _version("torch") else []), *(onnx if _version("onnxruntime") and _version("onnx") else [])]
 
 
-def rivals(row: Row, extra: Iterable[Variant]) -> list[Variant]:
+def rivals(row: Row, extra: Iterable[Rival]) -> list[Rival]:
     """Of the extras those that have this computation."""
     lacks = {"matmul_bf16": {TORCH, ONNX_RUNTIME}}.get(row.computation, set())
     prepacks = row.computation == "matmul" and row.constant is not None
@@ -172,10 +172,10 @@ class Bench:
         """From the ledger if it is finished there, else measured and put there."""
         if not row.sample.is_file():
             return RowFailed(row.name, f"there is no {row.sample.relative_to(ROOT)}")
-        variants = [each.name for each in rivals(row, self._extras)]
+        names = [each.name for each in rivals(row, self._extras)]
         rounds, comparing = self._options.rounds, self._options.compare_budgets
         budget = "both budgets" if comparing else self._options.budget.arguments
-        settled = [self._setting.versions, rounds, variants, {name: list(flags) for name, flags in SWITCHES.items()}]
+        settled = [self._setting.versions, rounds, names, {name: list(flags) for name, flags in SWITCHES.items()}]
         key = digest([self._key(row), budget, *settled])
         finished = self._ledger.get(row.name, key)
         if finished is not None:
@@ -199,19 +199,19 @@ class Bench:
         folder = self._folder / row.name
         work, payload = self._prepare(row, folder)
         spec = self._spec(row, payload, self._options.budget)
-        variants, failed = [Variant(NUMPY, "numpy")], []
+        programs, failed = [Rival(NUMPY, "numpy")], []
         for index, (name, switches) in enumerate(SWITCHES.items()):
             artifact = folder / f"{index}.vmfb"
             problem = self._compile(payload, artifact, switches)
             if problem:
                 failed.append(Column(name, (), problem=problem))
             else:
-                variants.append(Variant(name, "iree", artifact))
+                programs.append(Rival(name, "iree", artifact))
         artifact = folder / "tuned.vmfb"
         tuned.build_tuned(payload, spec, artifact)
-        variants += [Variant(TUNED, "iree", artifact), *rivals(row, self._extras)]
+        programs += [Rival(TUNED, "iree", artifact), *rivals(row, self._extras)]
         assert row.computation in REFERENCES
-        measured = self._measure(variants, work, folder, self._peak_artifact())
+        measured = self._measure(programs, work, folder, self._peak_artifact())
         return replace(
             self._comparison(row, measured),
             columns=(*measured.columns, *failed),
@@ -225,15 +225,15 @@ class Bench:
         problem = self._compile(payload, artifact, ())
         if problem:
             raise RuntimeError(problem)
-        variants = [Variant(UNTUNED, "iree", artifact)]
+        programs = [Rival(UNTUNED, "iree", artifact)]
         facts: dict[str, str] = {}
         for name in (budgets.SMALL, budgets.LARGE):
             spec = self._spec(row, payload, Budget(name))
             artifact = folder / f"{name}.vmfb"
             tuned.build_tuned(payload, spec, artifact)
-            variants.append(Variant(budgets.column_of(name), "iree", artifact))
+            programs.append(Rival(budgets.column_of(name), "iree", artifact))
             facts |= {f"{name}_{fact}": value for fact, value in tuned.tuning_facts(spec.parent).items()}
-        measured = self._measure(variants, work, folder, None)
+        measured = self._measure(programs, work, folder, None)
         broken = [column.problem for column in measured.columns if column.problem]
         if broken:
             raise RuntimeError(broken[0])
@@ -272,12 +272,12 @@ class Bench:
                 raise RuntimeError(f"the kernel for the peak does not compile: {problem}")
         return artifact
 
-    def _measure(self, variants: list[Variant], work: Work, folder: Path, peak_artifact: Path | None) -> Measured:
+    def _measure(self, programs: list[Rival], work: Work, folder: Path, peak_artifact: Path | None) -> Rounds:
         # Not while a search somewhere on this machine is timing its candidates.
         with exclusive(self._target.device_uri, _say):
-            return measure(variants, work, self._options.threads, self._options.rounds, folder, peak_artifact)
+            return measure(programs, work, self._options.threads, self._options.rounds, folder, peak_artifact)
 
-    def _comparison(self, row: Row, measured: Measured) -> Comparison:
+    def _comparison(self, row: Row, measured: Rounds) -> Comparison:
         return Comparison(row.name, measured.columns, utc_now(), row.flops, measured.peak_us)
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 import bench_cpu
 from bench import budgets, peak, references, report, tuned
-from bench.measure import Column, Variant, Work, affordable, take_turns, worst
+from bench.measure import Column, Rival, Work, affordable, take_turns, worst
 from bench.process import free_the_libraries
 from bench.report import NUMPY, ONNX_RUNTIME, SWITCHES, TORCH, TORCH_PREPACKED, TUNED, UNTUNED
 from bench.rows import Comparison, Ledger, RowFailed, decode
@@ -417,7 +417,7 @@ def test_every_row_has_its_sample_and_a_numpy_equivalent() -> None:
 
 
 def test_prepacked_weights_are_compared_with_constant_ones_only() -> None:
-    extras = [Variant(TORCH, "torch"), Variant(TORCH_PREPACKED, "torch-prepacked"), Variant(ONNX_RUNTIME, "onnx")]
+    extras = [Rival(TORCH, "torch"), Rival(TORCH_PREPACKED, "torch-prepacked"), Rival(ONNX_RUNTIME, "onnx")]
     assert bench_cpu.rivals(SUITE["matmul_512_const"], extras) == extras
     assert bench_cpu.rivals(SUITE["matmul_512"], extras) == [extras[0], extras[2]]
     assert bench_cpu.rivals(SUITE["matmul_bf16_1024"], extras) == []

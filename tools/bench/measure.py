@@ -46,7 +46,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Variant:
+class Rival:
     """One way to do the work."""
 
     name: str
@@ -57,37 +57,39 @@ class Variant:
 
 @dataclass(frozen=True)
 class Column:
-    """A variant with what was measured."""
+    """A rival with what was measured."""
 
     name: str
     samples_us: tuple[float, ...]
     """One per round, in order; empty where it could not be built or run."""
     numerics: Numerics | None = None
-    """Against the first variant."""
+    """Against the first rival."""
     facts: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
 
 
 @dataclass(frozen=True)
-class Measured:
+class Rounds:
+    """What was measured of all rivals."""
+
     columns: tuple[Column, ...]
     peak_us: tuple[float, ...]
     """One call of the kernel of `peak`, on one core, in the same rounds; empty where there is none."""
 
 
-class Contender:
-    """A variant's process."""
+class RivalProcess:
+    """A rival's process."""
 
-    def __init__(self, variant: Variant, work: Work, threads: int, folder: Path) -> None:
+    def __init__(self, rival: Rival, work: Work, threads: int, folder: Path) -> None:
         """Starts nothing yet."""
-        self.variant = variant
+        self.rival = rival
         self._work = work
-        self._outputs = folder / f"{variant.name}.npz"
-        self._child = Child("bench.process", (variant.engine, str(threads)), log=folder / f"{variant.name}.log")
+        self._outputs = folder / f"{rival.name}.npz"
+        self._child = Child("bench.process", (rival.engine, str(threads)), log=folder / f"{rival.name}.log")
         self._load = {
             "do": "load",
             "computation": work.computation,
-            "artifact": str(variant.artifact),
+            "artifact": str(rival.artifact),
             "signature": encode_signature(work.signature),
             "artifact_signature": encode_signature(work.artifact_signature),
             "constant": work.constant,
@@ -123,31 +125,31 @@ class Contender:
     def _ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         answer = self._child.request(request, timeout_s)
         if "error" in answer:
-            raise RuntimeError(f"{self.variant.name}: {answer['error']}")
+            raise RuntimeError(f"{self.rival.name}: {answer['error']}")
         return answer
 
 
 def measure(
-    variants: Sequence[Variant], work: Work, threads: int, rounds: int, folder: Path, peak_artifact: Path | None = None
-) -> Measured:
-    """One column per variant, in order. The first is what the others' numbers are held against.
+    rivals: Sequence[Rival], work: Work, threads: int, rounds: int, folder: Path, peak_artifact: Path | None = None
+) -> Rounds:
+    """One column per rival, in order. The first is what the others' numbers are held against.
 
-    A variant that can't be loaded or called is a column with the problem. Raises RuntimeError, ChildDied or
+    A rival that can't be loaded or called is a column with the problem. Raises RuntimeError, ChildDied or
     ChildTimeout if the first one is, or if one fails later on.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        programs: list[Contender] = []
+        programs: list[RivalProcess] = []
         problems: dict[str, str] = {}
-        for variant in variants:
-            program = Contender(variant, work, threads, folder)
+        for rival in rivals:
+            program = RivalProcess(rival, work, threads, folder)
             stack.callback(program.close)
             try:
                 program.start()
             except (RuntimeError, ChildDied, ChildTimeout) as error:
                 if not programs:
                     raise
-                problems[variant.name] = str(error)
+                problems[rival.name] = str(error)
             else:
                 programs.append(program)
         # The same number of calls for all, so that all are means of equally many.
@@ -156,20 +158,20 @@ def measure(
         turns = [program.sample for program in programs]
         if peak_artifact is not None:
             # Always on one core; several are taken to reach as many times that.
-            core = Contender(Variant("peak", "iree", peak_artifact), Work("peak", peak.SIGNATURE), 1, folder)
+            core = RivalProcess(Rival("peak", "iree", peak_artifact), Work("peak", peak.SIGNATURE), 1, folder)
             stack.callback(core.close)
             core.start()
             turns.append(core.sample)
         samples = take_turns(turns, calls, affordable(rounds, round_s))
         want = programs[0].outputs()
         done = {
-            program.variant.name: Column(
-                program.variant.name, times, worst(program.outputs(), want, work.signature), program.facts
+            program.rival.name: Column(
+                program.rival.name, times, worst(program.outputs(), want, work.signature), program.facts
             )
             for program, times in zip(programs, samples[: len(programs)], strict=True)
         }
-    columns = (done.get(each.name) or Column(each.name, (), problem=problems[each.name]) for each in variants)
-    return Measured(tuple(columns), samples[-1] if peak_artifact is not None else ())
+    columns = (done.get(each.name) or Column(each.name, (), problem=problems[each.name]) for each in rivals)
+    return Rounds(tuple(columns), samples[-1] if peak_artifact is not None else ())
 
 
 def affordable(rounds: int, round_s: float) -> int:
