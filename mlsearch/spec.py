@@ -16,11 +16,12 @@ from mlsearch.ir.library import EntryText
 from mlsearch.ir.preprocessing import carry
 from mlsearch.summary import Speedup
 from mlsearch.target import Target, compiler_version
+from mlsearch.toolchain import LIBRARY_FLAG, PREPROCESSING_FLAG
 from mlsearch.variant import DEFAULT, Variant
 
-PREPROCESSING_FLAG = "--iree-preprocessing-transform-spec-filename"
-LIBRARY_FLAG = "--iree-codegen-transform-dialect-library"
 TUNING_SPEC_FLAG = "--iree-codegen-tuning-spec-path"
+NEVER_FIRES = "it fires on the task alone, but not when the payload is compiled from its beginning"
+"""Why a winner is left out."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from mlsearch.errors import ToolchainError
 
+PREPROCESSING_FLAG = "--iree-preprocessing-transform-spec-filename"
+LIBRARY_FLAG = "--iree-codegen-transform-dialect-library"
 NO_THREADS = "--mlir-disable-threading"
 """IREE 3.13 loads a transform library under a lock, and verifies it with the thread pool: while it waits there, a
 thread may take up the next dispatch, which wants the same lock. Seen as a hang, now and then."""
@@ -70,9 +72,9 @@ def compile_argv(
     if compile_to:
         argv.append(f"--compile-to={compile_to}")
     if preprocessing:
-        argv.append(f"--iree-preprocessing-transform-spec-filename={preprocessing}")
+        argv.append(f"{PREPROCESSING_FLAG}={preprocessing}")
     if library:
-        argv.append(f"--iree-codegen-transform-dialect-library={library_argument(library)}")
+        argv.append(f"{LIBRARY_FLAG}={library_argument(library)}")
         argv.append(NO_THREADS)
     return (*argv, *extra)
 

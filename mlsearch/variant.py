@@ -20,7 +20,7 @@ from mlsearch.target import Target
 
 EVERY = "all"
 
-_SWITCHES = (
+SWITCHES = (
     "opt-data-tiling",
     "dispatch-creation-data-tiling",
     "dispatch-creation-enable-aggressive-fusion",
@@ -44,7 +44,7 @@ _SWITCHES = (
     "opt-outer-dim-concat",
 )
 _FLAG = re.compile(
-    rf"--iree-(({'|'.join(_SWITCHES)})(=(true|false))?"
+    rf"--iree-(({'|'.join(SWITCHES)})(=(true|false))?"
     r"|(opt|global-optimization-opt|dispatch-creation-opt|llvmcpu-mlir-opt)-level=O[0-3]"
     r"|llvmcpu-enable-(llvm-)?ukernels=[a-z0-9_,]+"
     r"|llvmcpu-stack-allocation-limit=[0-9]+"
@@ -129,7 +129,9 @@ def check_flags(flags: Sequence[str], where: str) -> None:
     """Raises TemplateError for a flag that does more than change the code."""
     for flag in flags:
         if not _FLAG.fullmatch(flag):
-            raise TemplateError(f"{where}: '{flag}' is none of the flags that a variant may set")
+            raise TemplateError(
+                f"{where}: '{flag}' is none of the flags that a variant may set, which docs/templates.md lists"
+            )
 
 
 def _read(path: Path) -> list[Variant]:

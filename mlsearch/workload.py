@@ -87,6 +87,15 @@ def element_bits(element_type: str) -> int:
     return int(digits[0]) if digits else 64
 
 
+CPU_LEVELS = (
+    "distribution",
+    "cache_parallel",
+    "cache_reduction",
+    "vector_common_parallel",
+    "vector_reduction",
+    "vector_inner_parallel",
+)
+"""Tile levels of IREE's CPU lowering configs, outermost first."""
 GPU_TILES = ("workgroup", "step", "warp", "thread")
 """Levels of a tiling for a GPU, outermost first, all in iterations: what a block computes, by how much it advances
 along the reduction at a time, what of it a warp has, and what a thread has."""

@@ -23,6 +23,7 @@ from iree.compiler.api import ctypes_dl
 
 from mlsearch.builder.diagnostics import entries_in, failed_stage, headline
 from mlsearch.child import child_arguments, serve
+from mlsearch.toolchain import LIBRARY_FLAG, NO_THREADS
 
 MODULE = Path("module.mlir")
 LIBRARY = Path("library.mlir")
@@ -64,10 +65,10 @@ def start_compiler() -> None:
     """Set what is global to the process. Once only."""
     api._initializeGlobalCL(
         "mlsearch",
-        f"--iree-codegen-transform-dialect-library={LIBRARY}",
+        f"{LIBRARY_FLAG}={LIBRARY}",
         # Its threads can lock each other out while they load the library, see `toolchain.NO_THREADS`; and with a
         # process per core they gain nothing.
-        "--mlir-disable-threading",
+        NO_THREADS,
         # Constants don't belong in the configured IR that is searched for entries, nor in logs.
         "--mlir-elide-elementsattrs-if-larger=64",
         "--mlir-elide-resource-strings-if-larger=64",

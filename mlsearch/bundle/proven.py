@@ -67,9 +67,7 @@ def write_spec(
 
     proof = specs.application(text_of(entries), "the spec", payload, None, target, workdir)
     for entry in [entry for entry in entries if entry.name in proof.unused]:
-        left_out.append(
-            (entry.task, "it fires on the task alone, but not when the payload is compiled from its beginning")
-        )
+        left_out.append((entry.task, specs.NEVER_FIRES))
         entries.remove(entry)
     write_atomically(path, text_of(entries))
     return ProvenSpec(path, tuple(entries), tuple(left_out))

@@ -15,12 +15,14 @@ Sources:
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from mlsearch.errors import TargetError
 
 WARP = 32
 REGISTER_BYTES = 4
+_SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)_")
 
 _WMMA = ("NV_WMMA_F32_16x16x16_F16", "NV_WMMA_F16_16x16x16_F16")
 _AMPERE = ("NV_MMA_SYNC_F32_16x8x16_F16", "NV_MMA_SYNC_F16_16x8x16_F16", "NV_MMA_SYNC_F32_16x8x16_BF16", *_WMMA)
@@ -245,3 +247,9 @@ def device_attribute(chip: Chip) -> str:
         f"max_workgroup_memory_bytes = {own.shared_per_block}, "
         "max_workgroup_counts = [2147483647, 65535, 65535]>>}>]>"
     )
+
+
+def matrix_instruction(text: str) -> tuple[int, int, int] | None:
+    """(m, n, k) of a matrix instruction by its name; None for one of unknown shape, and for other text."""
+    match = _SHAPE.search(text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None

@@ -11,15 +11,15 @@ from mlsearch.ir.dispatch import DispatchView, body_operations
 from mlsearch.ir.module import new_context, parse
 from mlsearch.workload import Loop
 
-Steps = dict[int, int]
-"""Loop to the step that one iteration of it takes along a dim."""
+Strides = dict[int, int]
+"""Loop to how far one iteration of it goes along a dim."""
 
 
 @dataclass(frozen=True)
 class Access:
     """An operand of the root op, as its indexing map reads or writes it."""
 
-    dims: tuple[Steps | None, ...]
+    dims: tuple[Strides | None, ...]
     """For each dim, outermost first, the loops that move along it; None for what is not a sum of loops."""
     is_output: bool
 
@@ -43,7 +43,7 @@ def accesses(view: DispatchView) -> tuple[Access, ...]:
         return ()
     inputs = len(root.operands) - len(root.results)
     return tuple(
-        Access(tuple(_steps(expression) for expression in attribute.value.results), index >= inputs)
+        Access(tuple(_strides(expression) for expression in attribute.value.results), index >= inputs)
         for index, (attribute, value) in enumerate(zip(maps, root.operands, strict=True))
         if isinstance(value.type, mlir.ShapedType)
     )
@@ -82,7 +82,7 @@ def contiguous_loop(loops: tuple[Loop, ...], found: tuple[Access, ...]) -> int |
     return None
 
 
-def _steps(expression: mlir.AffineExpr) -> Steps | None:
+def _strides(expression: mlir.AffineExpr) -> Strides | None:
     """The loops in a sum of loops and of loops times a number; None for anything else."""
     if isinstance(expression, mlir.AffineDimExpr):
         return {int(expression.position): 1}
@@ -91,10 +91,10 @@ def _steps(expression: mlir.AffineExpr) -> Steps | None:
     if isinstance(expression, mlir.AffineMulExpr):
         if not isinstance(expression.rhs, mlir.AffineConstantExpr):
             return None
-        inner = _steps(expression.lhs)
+        inner = _strides(expression.lhs)
         return None if inner is None else {loop: step * int(expression.rhs.value) for loop, step in inner.items()}
     if isinstance(expression, mlir.AffineAddExpr):
-        left, right = _steps(expression.lhs), _steps(expression.rhs)
+        left, right = _strides(expression.lhs), _strides(expression.rhs)
         if left is None or right is None or left.keys() & right.keys():
             return None
         return {**left, **right}

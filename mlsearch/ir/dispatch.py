@@ -33,6 +33,8 @@ _CONTRACTION_NAMES: dict[tuple[bool, ...], str] = {
     (True, False, True, True): "batch_vecmat",
     (False, False, False, True): "dot",
 }
+CONTRACTIONS = frozenset({*_CONTRACTION_NAMES.values(), "contraction"})
+"""Kinds of root ops that multiply and add."""
 
 
 REPACKING = ("linalg.pack", "linalg.unpack")

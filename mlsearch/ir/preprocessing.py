@@ -64,10 +64,8 @@ class Carried:
 def read_preprocessing(text: str, where: str) -> Preprocessing:
     """Raises TemplateError, naming `where`."""
     module = _parsed(text, where)
-    flags = _plain(module, _FLAGS, [])
+    flags = _flags(module, where)
     domains = _plain(module, _DOMAINS, {})
-    if not (isinstance(flags, list) and all(isinstance(flag, str) for flag in flags)):
-        raise TemplateError(f"{where}: {_FLAGS} is not a list of strings")
     if not (isinstance(domains, dict) and all(_are_integers(values) for values in domains.values())):
         raise TemplateError(f"{where}: {_DOMAINS} has to give each knob a list of integers")
     used = {name for op in walk(module.operation) for name in _knob_names(op, where) if name}
@@ -77,7 +75,7 @@ def read_preprocessing(text: str, where: str) -> Preprocessing:
     rewrites = _rewrites(module)
     if not rewrites and not flags:
         raise TemplateError(f"{where} sets no {_FLAGS} and has no sequence @{REWRITE}, so it is no variant")
-    return Preprocessing(tuple(flags), {str(name): tuple(values) for name, values in domains.items()}, rewrites)
+    return Preprocessing(flags, {str(name): tuple(values) for name, values in domains.items()}, rewrites)
 
 
 def bind_preprocessing(text: str, values: Mapping[str, int]) -> str:
@@ -126,11 +124,15 @@ def carry(library: str, name: str, flags: tuple[str, ...], script: str | None) -
 def carried(text: str, where: str) -> Carried:
     """The variant that a spec is for. Raises TemplateError for a spec that is no MLIR, or says it in another form."""
     module = _parsed(text, where)
+    name = _plain(module, _VARIANT, None)
+    return Carried(None if name is None else str(name), _flags(module, where), _rewrites(module))
+
+
+def _flags(module: Module, where: str) -> tuple[str, ...]:
     flags = _plain(module, _FLAGS, [])
     if not (isinstance(flags, list) and all(isinstance(flag, str) for flag in flags)):
         raise TemplateError(f"{where}: {_FLAGS} is not a list of strings")
-    name = _plain(module, _VARIANT, None)
-    return Carried(None if name is None else str(name), tuple(flags), _rewrites(module))
+    return tuple(flags)
 
 
 def _parsed(text: str, where: str) -> Module:

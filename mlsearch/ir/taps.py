@@ -36,12 +36,9 @@ _CLEAN = (
 
 
 @dataclass(frozen=True)
-class Tapped:
-    """A dispatch with its window unrolled, and how it got there."""
+class Unrolling:
+    """What is done to a dispatch."""
 
-    view: DispatchView
-    """Afterwards; the root op is the last tap. Its loops have the roles that they have in the dispatch itself."""
-    taps: int
     before: DispatchView
     """As a strategy finds it."""
     flat: DispatchView
@@ -57,6 +54,16 @@ class Tapped:
         _unroll(steps, function, self.flat, self.order, self.windows)
         return function
 
+
+@dataclass(frozen=True)
+class Tapped:
+    """A dispatch with its window unrolled, and how it got there."""
+
+    view: DispatchView
+    """Afterwards; the root op is the last tap. Its loops have the roles that they have in the dispatch itself."""
+    taps: int
+    unrolling: Unrolling
+
     @property
     def chain(self) -> range:
         """Indices of the taps among the compute ops."""
@@ -67,7 +74,7 @@ def tapped(view: DispatchView, late_view: DispatchView) -> Tapped | None:
     """None for an op without a window, with a window that moves by more than one element, or with too many taps."""
     try:
         flat = _run(late_view, lambda steps, function: _flatten(steps, function, late_view), None)
-    except (NotReadable, mlir.MLIRError, ValueError, RuntimeError):
+    except NotReadable:
         return None
     loops = flat.workload.loops
     found = accesses(flat)
@@ -81,16 +88,10 @@ def tapped(view: DispatchView, late_view: DispatchView) -> Tapped | None:
         return None
     order = _order(loops, found, windows)
     sizes = tuple((order.index(loop), loops[loop].size) for loop in windows)
-    root = flat.root + taps - 1
-
-    def rewrite(steps: Steps, function: mlir.Value) -> mlir.Value:
-        function = _flatten(steps, function, late_view)
-        _unroll(steps, function, flat, order, sizes)
-        return function
-
+    unrolling = Unrolling(late_view, flat, order, sizes)
     try:
-        after = _run(late_view, rewrite, root)
-    except (NotReadable, mlir.MLIRError, ValueError, RuntimeError):
+        after = _run(late_view, unrolling.rewrite, flat.root + taps - 1)
+    except NotReadable:
         return None
     named = tuple(roles[loop] for loop in order if loop not in windows)
     left = after.workload.loops
@@ -99,7 +100,7 @@ def tapped(view: DispatchView, late_view: DispatchView) -> Tapped | None:
     ]:
         return None
     after = replace(after, workload=replace(after.workload, loops=named))
-    return Tapped(after, taps, late_view, flat, order, sizes)
+    return Tapped(after, taps, unrolling)
 
 
 def _order(loops: Sequence[Loop], found: Sequence[Access], windows: Sequence[int]) -> tuple[int, ...]:
@@ -129,7 +130,7 @@ def _order(loops: Sequence[Loop], found: Sequence[Access], windows: Sequence[int
 
 
 def _run(view: DispatchView, rewrite: Rewrite, root: int | None) -> DispatchView:
-    """The dispatch after a rewrite. Raises NotReadable, or what the interpreter raises."""
+    """The dispatch after a rewrite. Raises NotReadable, also where the interpreter refuses it."""
 
     def body(steps: Steps) -> None:
         rewrite(steps, function_in(steps, steps.arguments[0]))
@@ -138,7 +139,10 @@ def _run(view: DispatchView, rewrite: Rewrite, root: int | None) -> DispatchView
     library = parse(sequence_text("rewrite", body), context)
     payload = parse(view.function, context)
     [sequence] = top_level(library)
-    interpreter.apply_named_sequence(payload.operation, sequence, library)
+    try:
+        interpreter.apply_named_sequence(payload.operation, sequence, library)
+    except (mlir.MLIRError, ValueError, RuntimeError) as error:
+        raise NotReadable(str(error)) from None
     return read_dispatch(payload, root)
 
 

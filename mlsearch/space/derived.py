@@ -33,9 +33,8 @@ def derived_templates(
         return [packed] if packed is not None else []
     found: list[Template | None] = []
     if late_view is not None:
-        found.append(window_taps(view, late_view, facts, f"{PREFIX}window_taps"))
-        if found == [None]:
-            found.append(window_tiles(view, late_view, facts, f"{PREFIX}window_tiles"))
+        taps = window_taps(view, late_view, facts, f"{PREFIX}window_taps")
+        found.append(taps or window_tiles(view, late_view, facts, f"{PREFIX}window_tiles"))
     if view.workload.op_kind == "contraction" or not (is_covered or any(found)):
         found.append(loop_tiles(view, late_view, facts, f"{PREFIX}loop_tiles"))
     return [template for template in found if template is not None]

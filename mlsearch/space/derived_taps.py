@@ -79,7 +79,7 @@ def window_taps(
         view.workload.loops,
         [configs.get(index, "") for index in range(len(found.view.compute_ops))],
         f"#iree_codegen.translation_info<pipeline = {_PIPELINE}>",
-        found.rewrite,
+        found.unrolling.rewrite,
     )
     return WindowTaps(identifier, Path("derived"), text, read_declarations(text, identifier), found)
 
@@ -89,7 +89,7 @@ def _layout(
 ) -> Layout:
     """All taps are cut alike; only the last one, which is the root op, is distributed."""
     whole = lay_out(declarations, view, knobs, lanes)
-    if view is not found.view:
+    if len(view.compute_ops) < len(found.view.compute_ops):  # the dispatch as it is, before its window is unrolled
         return whole
     sizes = whole.tiling.by_level
     tap = config_text([(level, sizes[level]) for level in (TILE, STEP) if any(sizes.get(level, ()))], {})

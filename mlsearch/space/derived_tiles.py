@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlsearch.ir.access import Access, accesses, contiguous_loop
-from mlsearch.ir.dispatch import DispatchView, configured_levels
+from mlsearch.ir.dispatch import CONTRACTIONS, DispatchView, configured_levels
 from mlsearch.ir.template import Declarations, read_declarations
 from mlsearch.ir.writing import annotating_text
 from mlsearch.space.layout import lay_out
@@ -42,7 +42,6 @@ from mlsearch.workload import Loop
 
 _PIPELINE = "#iree_cpu.pipeline<DoubleTilingExpert>"
 _PARALLEL_KNOBS = 3
-_PRODUCTS = ("contraction", "matmul", "batch_matmul", "matvec", "vecmat", "batch_matvec", "batch_vecmat", "dot")
 _UNROLLED = 4
 """Vectors in a tile, over the registers: more compile for minutes."""
 
@@ -86,7 +85,7 @@ def _declarations(
     vectors = [whole_vectors(draft.tiles[vector], lanes)] if vector in draft.tiles else []
     accumulators = product([*vectors, *outputs])
     steps = reduction_loops(loops)
-    multiplies = view.workload.op_kind in _PRODUCTS
+    multiplies = view.workload.op_kind in CONTRACTIONS
     if multiplies:
         # Products that are summed over two loops at a time are taken apart into scalars: half a minute to compile.
         steps = sorted(steps, key=lambda loop: (loop in rows, loop))[-1:]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mlsearch import toolchain
 from mlsearch.candidate import KnobValue
-from mlsearch.cuda.chips import WARP, Chip
+from mlsearch.cuda.chips import WARP, Chip, matrix_instruction
 from mlsearch.errors import MlsearchError, TemplateError
 from mlsearch.ir import emitted as ir_emitted
 from mlsearch.ir.dispatch import DispatchView
@@ -23,7 +23,6 @@ from mlsearch.ir.module import symbol_ref
 from mlsearch.ir.template import Assertion, Declarations, Expression, KnobLeaf
 from mlsearch.space.bounds import bounded_domains
 from mlsearch.space.constraints import evaluate, knobs_of
-from mlsearch.space.gpu_layout import matrix_instruction
 from mlsearch.space.pressure import MMA_KIND, pressure_assertions
 from mlsearch.space.ragged import with_whole_instructions
 from mlsearch.space.template import Template

@@ -6,12 +6,11 @@ that has loops of the root op, and spreads vectors over lanes and subgroups.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from math import ceil, prod
 
 from mlsearch.candidate import KnobValue
-from mlsearch.cuda.chips import WARP
+from mlsearch.cuda.chips import WARP, matrix_instruction
 from mlsearch.errors import TemplateError
 from mlsearch.ir.dispatch import ComputeOp, DispatchView
 from mlsearch.ir.template import OPTIONS, Declarations, KnobLeaf
@@ -29,7 +28,6 @@ EXTRAS = "config"
 
 _REDUCTION_LEVELS = ("reduction", "partial_reduction")
 _BASIS_LEVELS = ("subgroup", "lane")
-_SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)_")
 
 
 def check_gpu_levels(declarations: Declarations) -> None:
@@ -99,12 +97,6 @@ def _workgroup_size(
     named = [along.get(role, 1) for role in roles]
     x, y, z = [*named, threads // prod(named), 1, 1][:3]
     return x, y, z
-
-
-def matrix_instruction(text: str) -> tuple[int, int, int] | None:
-    """(m, n, k) of a matrix instruction by its name; None for one of unknown shape, and for other text."""
-    match = _SHAPE.search(text)
-    return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def _tiles(

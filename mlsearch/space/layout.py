@@ -10,16 +10,8 @@ from mlsearch.candidate import KnobValue
 from mlsearch.errors import TemplateError
 from mlsearch.ir.dispatch import ComputeOp, DispatchView
 from mlsearch.ir.template import OPTIONS, Declarations, KnobLeaf
-from mlsearch.workload import Loop, Tiling
+from mlsearch.workload import CPU_LEVELS, Loop, Tiling
 
-LEVELS = (
-    "distribution",
-    "cache_parallel",
-    "cache_reduction",
-    "vector_common_parallel",
-    "vector_reduction",
-    "vector_inner_parallel",
-)
 """IREE's CPU tiling levels, outermost first."""
 
 MATMULS = ("scores", "values")
@@ -65,9 +57,9 @@ def check_layout(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> 
     for level, tree in declarations.knob_tree.items():
         if not isinstance(tree, dict):
             raise TemplateError(f"knobs: '{level}' must be a dictionary, not {tree}")
-        if level not in (*LEVELS, OPTIONS) and not declarations.is_strategy:
-            raise TemplateError(f"knobs: '{level}' is no tiling level; known: {', '.join((*LEVELS, OPTIONS))}")
-        if level not in (*LEVELS, *MATMULS):
+        if level not in (*CPU_LEVELS, OPTIONS) and not declarations.is_strategy:
+            raise TemplateError(f"knobs: '{level}' is no tiling level; known: {', '.join((*CPU_LEVELS, OPTIONS))}")
+        if level not in (*CPU_LEVELS, *MATMULS):
             continue
         for role, leaf in tree.items():
             if role == _ORDER:
@@ -81,7 +73,7 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
     loops = view.workload.loops
     levels: list[tuple[str, tuple[int, ...]]] = []
     orders: dict[str, tuple[int, ...]] = {}
-    for level in LEVELS:
+    for level in CPU_LEVELS:
         tree = declarations.knob_tree.get(level, {})
         assert isinstance(tree, dict)
         sizes = tuple(_size(level, loop, tree, knobs) for loop in loops)
@@ -199,7 +191,7 @@ def _companion_levels(
     common = levels.get("vector_common_parallel", zeros)
     reduced = levels.get("vector_reduction", zeros)
     inner = levels.get("vector_inner_parallel", zeros)
-    own: dict[str, list[int]] = {level: [0] * len(op.kinds) for level in LEVELS[3:]}
+    own: dict[str, list[int]] = {level: [0] * len(op.kinds) for level in CPU_LEVELS[3:]}
     for index, (kind, root_loop) in enumerate(zip(op.kinds, op.root_loops, strict=True)):
         root_kind = loops[root_loop].kind if root_loop is not None else None
         if kind == "reduction":

@@ -7,10 +7,9 @@ IREE's constraints bound tiles by an AMD-like register file; NVIDIA's has 255 re
 
 from __future__ import annotations
 
-from mlsearch.cuda.chips import WARP, Chip
+from mlsearch.cuda.chips import WARP, Chip, matrix_instruction
 from mlsearch.ir.emitted import EmittedConstraints
 from mlsearch.ir.template import Assertion, Expression, KnobLeaf
-from mlsearch.space.gpu_layout import matrix_instruction
 
 MMA_KIND = "mma_kind"
 _THREADS = "wg_size_x"

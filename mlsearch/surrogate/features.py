@@ -15,17 +15,7 @@ from numpy.typing import NDArray
 from mlsearch.candidate import KnobValue
 from mlsearch.errors import KnobError
 from mlsearch.target import Hardware
-from mlsearch.workload import Operand, Tiling, Workload, element_bytes
-
-CPU_LEVELS = (
-    "distribution",
-    "cache_parallel",
-    "cache_reduction",
-    "vector_common_parallel",
-    "vector_reduction",
-    "vector_inner_parallel",
-)
-"""Tile levels of IREE's CPU lowering configs, outermost first."""
+from mlsearch.workload import CPU_LEVELS, Operand, Tiling, Workload, element_bytes
 
 SLOT_OF_ROLE = {"m": "m", "n": "n", "k": "k", "p1": "m", "p": "n", "r": "k"}
 SLOTS = ("m", "n", "k", "other")

@@ -7,21 +7,19 @@ latencies. All of it follows from tiles, threads and the chip, before anything i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlsearch.candidate import KnobValue
-from mlsearch.cuda.chips import REGISTER_BYTES, WARP, Chip
+from mlsearch.cuda.chips import REGISTER_BYTES, WARP, Chip, matrix_instruction
 from mlsearch.errors import KnobError
 from mlsearch.surrogate.features import SLOT_OF_ROLE, SLOTS, encodings_of, named_operands
 from mlsearch.workload import GPU_TILES, Operand, Tiling, Workload, element_bytes
 
 _Array = NDArray[np.float64]
 
-_MMA = re.compile(r"_(\d+)x(\d+)x(\d+)_")
 _VECTOR_BYTES = 16
 """The widest load of a thread."""
 _FIXED_REGISTERS = 24
@@ -194,7 +192,7 @@ def _touched(operands: Sequence[Operand], tile: _Array) -> _Array:
 def _instruction(options: dict[str, KnobValue]) -> tuple[int, int, int]:
     """(m, n, k) of the matrix instruction; ones without."""
     for value in options.values():
-        match = _MMA.search(str(value)) if "mma_layout" in str(value) else None
-        if match:
-            return int(match[1]), int(match[2]), int(match[3])
+        shape = matrix_instruction(str(value)) if "mma_layout" in str(value) else None
+        if shape:
+            return shape
     return 1, 1, 1

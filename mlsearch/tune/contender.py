@@ -203,14 +203,13 @@ class Contender:
                 told = f"{entry.name} also fits {', '.join(sorted(elsewhere))}, where it was not measured"
                 self.bench.watch(Warn(told))
         for entry in [entry for entry in confirmed.entries if entry.name in proof.unused]:
-            reason = "it fires on the task alone, but not when the payload is compiled from its beginning"
-            self.bench.watch(Warn(f"{entry.name} is left out of the spec: {reason}"))
+            self.bench.watch(Warn(f"{entry.name} is left out of the spec: {spec.NEVER_FIRES}"))
             confirmed = replace(
                 confirmed,
                 whole=None,
                 note=f"it was timed with {entry.name}, which is left out",
                 entries=tuple(other for other in confirmed.entries if other is not entry),
-                dropped=(*confirmed.dropped, (entry, reason)),
+                dropped=(*confirmed.dropped, (entry, spec.NEVER_FIRES)),
             )
         return confirmed, proof
 

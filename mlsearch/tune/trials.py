@@ -48,8 +48,9 @@ GIVE_UP_FACTOR = 5.0
 """A candidate whose first run takes so many times the best is timed once and let go."""
 FINALISTS_KEPT = 6
 """Artifacts of so many of the best candidates stay on disk for the paired runs."""
-_REFIT_GROWTH = 1.1
-"""The model is fitted anew once there are so many times the trials: at first after each batch, later every few."""
+REFIT_GROWTH = 1.1
+"""The model is fitted anew once there are so many times the trials: at first after each batch, later every few, when
+fitting takes longer and tells less that is new."""
 _SAMPLED_FOR_OPTIONS = 128
 _SEARCHED = "mlsearch:searched_s"
 
@@ -181,7 +182,7 @@ class TaskSearch:
             self._try(asked, limits)
             self._study.set_user_attr(_SEARCHED, self._searched_s())
             if self._gate is not None:
-                if self._trials >= _REFIT_GROWTH * self._fitted_at:
+                if self._trials >= REFIT_GROWTH * self._fitted_at:
                     self._gate.refit()
                     self._fitted_at = self._trials
                 self._bench.watch(SurrogateState(self._task.id, self._gate.is_active, self._gate.rank_skill))

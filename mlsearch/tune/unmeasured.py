@@ -33,7 +33,7 @@ from mlsearch.search.make import make_proposer
 from mlsearch.space.space import Space
 from mlsearch.target import compiler_version, host_cores
 from mlsearch.task import Task
-from mlsearch.tune.trials import build_request, make_gate, study_name
+from mlsearch.tune.trials import REFIT_GROWTH, build_request, make_gate, study_name
 from mlsearch.workbench import Workbench
 
 FindArtifact = Callable[[str], Path | None]
@@ -43,8 +43,6 @@ CARRIED = 2
 """So many of the fastest that were measured are measured again beside new ones: the times of single trials are noisy,
 so the second fastest may be the fastest."""
 _FEWEST_AT_A_TIME = 16
-_REFIT_GROWTH = 1.1
-"""As in `trials`: fitting takes longer the more there is, and tells the less that is new."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ class UnmeasuredSearch:
                 break
             self._build(asked, done, count)
             done += len(asked)
-            if self._gate is not None and len(self._known) >= _REFIT_GROWTH * self._fitted_at:
+            if self._gate is not None and len(self._known) >= REFIT_GROWTH * self._fitted_at:
                 self._gate.refit()
                 self._fitted_at = len(self._known)
         pruned = self._gate.pruned_count if self._gate is not None else 0

@@ -13,9 +13,10 @@ from mlsearch.ir.library import library_text, readable
 from mlsearch.payload import load_payload
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import templates_for
-from mlsearch.spec import LIBRARY_FLAG, TUNING_SPEC_FLAG, application
+from mlsearch.spec import TUNING_SPEC_FLAG, application
 from mlsearch.target import resolve
 from mlsearch.task import Task, cut
+from mlsearch.toolchain import LIBRARY_FLAG
 
 TARGET = resolve("llvm-cpu", 1)
 LOOK_ALIKES = {

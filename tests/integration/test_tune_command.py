@@ -16,8 +16,9 @@ from mlsearch.candidate import OUTCOMES
 from mlsearch.ir.library import EMPTY_LIBRARY
 from mlsearch.ir.module import new_context, parse
 from mlsearch.records.store import Store
-from mlsearch.spec import LIBRARY_FLAG, TUNING_SPEC_FLAG
+from mlsearch.spec import TUNING_SPEC_FLAG
 from mlsearch.target import resolve
+from mlsearch.toolchain import LIBRARY_FLAG
 
 TUNE = (
     "--variants",

@@ -14,10 +14,12 @@ from test_cli_help import COMMANDS, options
 from mlsearch.candidate import OUTCOMES
 from mlsearch.ir.template import read_declarations
 from mlsearch.space.constraints import evaluate
-from mlsearch.space.layout import LEVELS
+from mlsearch.space.gpu_layout import BUFFERS, EXTRAS, GPU_LEVELS
 from mlsearch.space.template import built_in_folder, load_templates
 from mlsearch.summary import TaskSummary, TimeSpent, TuneSummary
 from mlsearch.tune.options import BUDGETS
+from mlsearch.variant import SWITCHES, check_flags
+from mlsearch.workload import CPU_LEVELS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -100,13 +102,14 @@ def test_the_readme_knows_all_outcomes_and_budgets() -> None:
 
 
 def test_the_template_format_names_every_level() -> None:
-    assert [level for level in LEVELS if f"`{level}`" not in TEMPLATES] == []
+    assert [level for level in (*CPU_LEVELS, *GPU_LEVELS, EXTRAS, BUFFERS) if f"`{level}`" not in TEMPLATES] == []
 
 
-def test_the_template_format_explains_every_dim_that_is_no_loop() -> None:
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_the_template_format_explains_every_dim_that_is_no_loop(backend: str) -> None:
     facts = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", TEMPLATES, re.MULTILINE)
     named = set(re.findall(r"`(\w+)`", " ".join(facts)))
-    for template in load_templates(built_in_folder(), "cpu"):
+    for template in load_templates(built_in_folder(), backend):
         dims = {name for name in template.declarations.dims if not re.fullmatch(r"[bmnkofdprs]\d*", name)}
         assert dims <= named
 
@@ -121,3 +124,10 @@ def test_the_constraints_in_the_template_format_are_accepted_as_they_stand() -> 
     assert declared.domains == {"tile_m": (1, 2, 4, 8), "dist_m": (0, 1, 2)}
     [assertion] = declared.assertions
     assert [bool(evaluate(assertion.condition, {"tile_m": tile}, {"m": 4})) for tile in (4, 8)] == [True, False]
+
+
+def test_the_template_format_lists_every_flag_that_a_variant_may_set() -> None:
+    flags = re.findall(r"`(--iree-[\w-]+)`", TEMPLATES.split("The flags that a variant may set")[1].split("## ")[0])
+    values = {"level": "=O3", "ukernels": "=all", "limit": "=4096", "pipeline": "=builtin.module(cse)"}
+    check_flags([flag + values.get(flag.rsplit("-", 1)[1], "") for flag in flags], "docs/templates.md")
+    assert {f"--iree-{name}" for name in SWITCHES} <= set(flags)

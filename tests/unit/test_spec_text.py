@@ -13,9 +13,10 @@ from mlsearch.candidate import Candidate
 from mlsearch.errors import SpecError
 from mlsearch.ir.library import EMPTY_LIBRARY
 from mlsearch.ir.module import new_context, parse
-from mlsearch.spec import LIBRARY_FLAG, TUNING_SPEC_FLAG, Application, SpecEntry, read_spec, spec_text
+from mlsearch.spec import TUNING_SPEC_FLAG, Application, SpecEntry, read_spec, spec_text
 from mlsearch.summary import Speedup
 from mlsearch.target import resolve
+from mlsearch.toolchain import LIBRARY_FLAG
 
 TARGET = resolve("llvm-cpu", 1)
 SPEEDUP = Speedup(100.0, 40.0, 2.5, (2.4, 2.6))

@@ -9,8 +9,8 @@ import pytest
 from surrogate_landscape import HARDWARE, MATMUL, OPTIONS, describe, draw
 
 from mlsearch.errors import KnobError
-from mlsearch.surrogate.features import CPU_LEVELS, FeatureExtractor, options_in
-from mlsearch.workload import Loop, Operand, Tiling, Workload
+from mlsearch.surrogate.features import FeatureExtractor, options_in
+from mlsearch.workload import CPU_LEVELS, Loop, Operand, Tiling, Workload
 
 # A register tile of 8x32 with reduction step 4, in cache tiles of 64x128x128, in tiles of 128x256.
 TILED = Tiling(

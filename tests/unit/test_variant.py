@@ -10,8 +10,9 @@ from mlsearch.errors import MlsearchError, SpecError, TemplateError
 from mlsearch.ir.library import EMPTY_LIBRARY, instrumented
 from mlsearch.ir.module import new_context, parse
 from mlsearch.ir.preprocessing import bind_preprocessing, carry, read_preprocessing
-from mlsearch.spec import PREPROCESSING_FLAG, spec_text
+from mlsearch.spec import spec_text
 from mlsearch.target import resolve
+from mlsearch.toolchain import PREPROCESSING_FLAG
 from mlsearch.variant import DEFAULT, Variant, check_flags, variant_of, variants_for
 
 TARGET = resolve("llvm-cpu", 1)
