@@ -2,7 +2,7 @@
 
     tools/dev run python tools/bench_cpu.py                               # all rows, one thread
     tools/dev run python tools/bench_cpu.py --only matmul_512 softmax_1024 --budget quick --output report.md
-    tools/dev run python tools/bench_cpu.py --compare-budgets             # what --budget quick brings of the default
+    tools/dev run python tools/bench_cpu.py --compare-budgets             # what --budget quick brings of another budget
 
 Tunes each payload, compiles it with plain `iree-compile`, then measures all rivals in interleaved rounds, each in
 a process of its own, without OPENBLAS_* and the like of the environment. NumPy is always measured; PyTorch and ONNX
@@ -72,7 +72,9 @@ def read_options(arguments: list[str]) -> Options:
     parser.add_argument("--threads", type=_positive, default=1, metavar="N", help="of every program; 1")
     parser.add_argument("--rounds", type=_positive, default=31, metavar="N", help="samples of each rival, at most")
     parser.add_argument(
-        "--compare-budgets", action="store_true", help="measure --budget quick against default, not against libraries"
+        "--compare-budgets",
+        action="store_true",
+        help="measure --budget quick against the budget given here, not against libraries",
     )
     parser.add_argument(
         "--work", type=Path, default=ROOT / ".mlsearch/bench", metavar="DIR", help="keeps specs and finished rows"
@@ -82,11 +84,12 @@ def read_options(arguments: list[str]) -> Options:
     unknown = [name for name in parsed.only or () if name not in SUITE]
     if unknown:
         parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(SUITE)}")
-    if parsed.compare_budgets and (parsed.trials or parsed.max_time):
-        parser.error("--compare-budgets sets the budgets itself; leave out --trials and --max-time")
+    budget = Budget(parsed.budget, parsed.trials, parsed.max_time)
+    if parsed.compare_budgets and budget == Budget(budgets.SMALL):
+        parser.error("--compare-budgets: the quick budget would be compared with itself; give another one")
     return Options(
         rows=tuple(row for row in SUITE.values() if parsed.only is None or row.name in parsed.only),
-        budget=Budget(parsed.budget, parsed.trials, parsed.max_time),
+        budget=budget,
         threads=parsed.threads,
         rounds=parsed.rounds,
         compare_budgets=parsed.compare_budgets,
@@ -174,7 +177,7 @@ class Bench:
             return RowFailed(row.name, f"there is no {row.sample.relative_to(ROOT)}")
         names = [each.name for each in rivals(row, self._extras)]
         rounds, comparing = self._options.rounds, self._options.compare_budgets
-        budget = "both budgets" if comparing else self._options.budget.arguments
+        budget = ("against quick",) * comparing + self._options.budget.arguments
         settled = [self._setting.versions, rounds, names, {name: list(flags) for name, flags in SWITCHES.items()}]
         key = digest([self._key(row), budget, *settled])
         finished = self._ledger.get(row.name, key)
@@ -227,8 +230,8 @@ class Bench:
             raise RuntimeError(problem)
         programs = [Rival(UNTUNED, "iree", artifact)]
         facts: dict[str, str] = {}
-        for name in (budgets.SMALL, budgets.LARGE):
-            spec = self._spec(row, payload, Budget(name))
+        for name, budget in {budgets.SMALL: Budget(budgets.SMALL), budgets.LARGE: self._options.budget}.items():
+            spec = self._spec(row, payload, budget)
             artifact = folder / f"{name}.vmfb"
             tuned.build_tuned(payload, spec, artifact)
             programs.append(Rival(budgets.column_of(name), "iree", artifact))

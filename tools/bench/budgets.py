@@ -1,6 +1,6 @@
-"""How much of the speedup does a small budget bring? Two specs per row, measured in the same rounds.
+"""How much of the speedup does `--budget quick` bring? Two specs per row, measured in the same rounds.
 
-The measure is the share of the log-speedup: of a row that the default budget makes 4x faster, 2x is half. Over all
+The measure is the share of the log-speedup: of a row that a long search makes 4x faster, 2x is half. Over all
 rows logs are summed, so a row counts by how much there is to gain.
 """
 
@@ -17,7 +17,7 @@ from bench.rows import Comparison, RowFailed
 from mlsearch.report.text import ABSENT, interval_text, share_text, span_text, speedup_text
 from mlsearch.statistics import median_interval
 
-SMALL, LARGE = "quick", "default"
+SMALL, LARGE = "quick", "long"
 TARGET = 0.7
 
 
@@ -29,13 +29,13 @@ class Share:
 
 
 def column_of(budget: str) -> str:
-    return f"IREE tuned, --budget {budget}"
+    return f"IREE tuned, {budget} search"
 
 
 def share_of_log_speedup(comparisons: Sequence[Comparison]) -> Share | None:
     """Sum over rows of log(untuned / small) over that of log(untuned / large), round by round.
 
-    None without rows, or where the large budget brings nothing that could be shared.
+    None without rows, or where the long search brings nothing that could be shared.
     """
     if not comparisons:
         return None
@@ -74,12 +74,12 @@ def to_json(setting: Setting, comparisons: Sequence[Comparison], failed: Sequenc
 def to_markdown(setting: Setting, comparisons: Sequence[Comparison], failed: Sequence[RowFailed]) -> str:
     share = share_of_log_speedup(comparisons)
     if share is None:
-        verdict = "The default budget brings no speedup here that the quick one could have a share of."
+        verdict = "The long search brings no speedup here that the quick one could have a share of."
     else:
         verdict = (
-            f"`--budget {SMALL}` brings **{share_text(share.share)}** of the log-speedup of `--budget {LARGE}`"
-            f" (95 % interval {share_text(share.ci95[0])} to {share_text(share.ci95[1])}, of the measurements alone);"
-            f" the aim is {share_text(TARGET)}."
+            f"`--budget {SMALL}` brings **{share_text(share.share)}** of the log-speedup of"
+            f" `mlsearch tune {setting.budget}` (95 % interval {share_text(share.ci95[0])} to"
+            f" {share_text(share.ci95[1])}, of the measurements alone); the aim is {share_text(TARGET)}."
         )
     versions = ", ".join(f"{name} {version}" for name, version in setting.versions.items())
     lines = [
