@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from mlsearch import spec as specs
 from mlsearch import target as targets
 from mlsearch import toolchain
 from mlsearch.errors import PayloadError, SpecError
+from mlsearch.scratch import scratch_folder
 from mlsearch.variant import variant_of
 
 
@@ -28,8 +28,7 @@ def compile_payload(payload: Path, spec: Path, output: Path, target: str) -> Del
     variant = variant_of(text, str(spec))
     resolved = variant.on(resolved)
     preprocessing = spec if variant.script is not None else None
-    with tempfile.TemporaryDirectory(prefix="mlsearch-") as name:
-        workdir = Path(name)
+    with scratch_folder() as workdir:
         found = specs.application(text, str(spec), payload, None, resolved, workdir, preprocessing)
         if found.unused:
             raise SpecError(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -34,6 +32,7 @@ from mlsearch.events import Step, Watcher
 from mlsearch.runner import LocalRunner, Runner
 from mlsearch.runner.exclusive import exclusive
 from mlsearch.runner.timing import timing_method
+from mlsearch.scratch import scratch_folder
 from mlsearch.summary import TimeSpent
 from mlsearch.target import Target, compiler_version, host_cores, runtime_version
 
@@ -194,11 +193,8 @@ def _work_folder(folder: Path | None) -> Iterator[Path]:
             raise MlsearchError(f"--workdir {folder}: {error.strerror}") from None
         yield folder.resolve()
         return
-    temporary = Path(tempfile.mkdtemp(prefix="mlsearch-"))
-    try:
+    with scratch_folder() as temporary:
         yield temporary
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _physical_bytes() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from mlsearch.runner import LocalRunner, Runner
 from mlsearch.runner.exclusive import exclusive
 from mlsearch.runner.local import WORKER
 from mlsearch.runner.timing import timing_method
+from mlsearch.scratch import scratch_folder
 from mlsearch.target import measured_by
 
 Say = Callable[[str], None]
@@ -92,12 +92,12 @@ def measure_bundle(options: MeasureOptions, say: Say) -> Progress:
         with (
             exclusive(uri, say),
             MeasuredFile.open(options.output, bundle, site) as file,
-            tempfile.TemporaryDirectory(prefix="mlsearch-") as folder,
-            _local_runner(options, manifest, site, Path(folder)) as runner,
+            scratch_folder() as folder,
+            _local_runner(options, manifest, site, folder) as runner,
         ):
             _refuse_if_busy(options, uri, say)
             plan = replace(manifest.plan, method=method)
-            session = Session(bundle, file, runner, plan, Path(folder), say, time.monotonic)
+            session = Session(bundle, file, runner, plan, folder, say, time.monotonic)
             return session.run(options.max_time_s)
 
 

@@ -78,6 +78,9 @@ def _duration(text: str) -> float:
 
 def _leave(number: int, frame: object) -> NoReturn:
     """Unwind, so that what was unpacked is removed: a batch system ends its jobs like this."""
+    # A second one, e.g. the SIGTERM that follows a SIGHUP, must not stop the removing half-way.
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 

@@ -122,6 +122,9 @@ def main() -> None:
 
 def _leave(number: int, frame: object) -> NoReturn:
     """Unwind, so that children end and temporary folders go, as after any other end."""
+    # A second one, e.g. the SIGTERM that follows a SIGHUP, must not stop the removing half-way.
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 

@@ -6,7 +6,6 @@ Optional: `pip install 'mlsearch[cuda]'`. It needs no GPU and takes 0.03 to 0.3 
 from __future__ import annotations
 
 import re
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from mlsearch import toolchain
 from mlsearch.errors import ToolchainError
+from mlsearch.scratch import scratch_folder
 
 PACKAGE = "nvidia-cuda-nvcc-cu12"
 """CUDA 12's, because CUDA 13's assembler no longer knows sm_60 to sm_72."""
@@ -59,10 +59,10 @@ def assemble(ptx: str, architecture: str, timeout_s: float = 120.0) -> dict[str,
     tool = find_ptxas()
     if tool is None:
         return MISSING
-    with tempfile.TemporaryDirectory(prefix="mlsearch-ptxas-") as folder:
-        source = Path(folder) / "kernel.ptx"
+    with scratch_folder() as folder:
+        source = folder / "kernel.ptx"
         source.write_text(ptx)
-        argv = [str(tool), f"-arch={architecture}", "-v", str(source), "-o", str(Path(folder) / "kernel.cubin")]
+        argv = [str(tool), f"-arch={architecture}", "-v", str(source), "-o", str(folder / "kernel.cubin")]
         try:
             done = toolchain.run(tuple(argv), timeout_s)
         except ToolchainError:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import venv
 from pathlib import Path
@@ -14,6 +13,8 @@ from pathlib import Path
 import iree.runtime
 import numpy as np
 import pytest
+from command import MLSEARCH_ON_A_BUSY_MACHINE
+from payload_texts import matmul
 
 from mlsearch.bundle import BundledCandidate, BundledTask, write_bundle
 from mlsearch.bundle.archive import open_bundle
@@ -26,21 +27,13 @@ from mlsearch.records.store import Store
 from mlsearch.target import resolve
 from mlsearch.testing.runner_contract import ContractArtifacts
 
-MATMUL = """
-func.func @matmul(%a: tensor<48x64xf32>, %b: tensor<64x96xf32>) -> tensor<48x96xf32> {
-  %z = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<48x96xf32>
-  %f = linalg.fill ins(%z : f32) outs(%e : tensor<48x96xf32>) -> tensor<48x96xf32>
-  %r = linalg.matmul ins(%a, %b : tensor<48x64xf32>, tensor<64x96xf32>)
-      outs(%f : tensor<48x96xf32>) -> tensor<48x96xf32>
-  return %r : tensor<48x96xf32>
-}
-"""
+# Primes, for which IREE's own choice is code of single elements: the first suggestion wins on any machine.
+MATMUL = matmul(73, 101, 67, name="matmul")
 ASKED = 6
 
 
 def mlsearch(*arguments: object) -> str:
-    command = [sys.executable, "-m", "mlsearch.cli.main", *map(str, arguments)]
+    command = [*MLSEARCH_ON_A_BUSY_MACHINE, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -158,12 +151,16 @@ def test_the_loop(folder: Path, bare_python: Path) -> None:
 def test_a_killed_run_goes_on(folder: Path, bare_python: Path, tmp_path: Path) -> None:
     measured = tmp_path / "measured"
     command = [bare_python, folder / "runner.pyz", "run", folder / "bundle", "-o", measured, "--even-if-busy"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, cwd=tmp_path, env=bare_environment()) as process:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and (not measured.exists() or measured.read_bytes().count(b"\n") < 3):
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-    kept = measured.read_bytes()
+    kept = b""
+    for _ in range(10):  # on a machine with other work the run may be over before it is looked at
+        measured.unlink(missing_ok=True)
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=tmp_path, env=bare_environment()) as process:
+            while process.poll() is None and (not measured.exists() or measured.read_bytes().count(b"\n") < 3):
+                time.sleep(0.005)
+            process.send_signal(signal.SIGKILL)
+        kept = measured.read_bytes()
+        if kept.count(b"\n") < ASKED + 2:
+            break
     assert 3 <= kept.count(b"\n") < ASKED + 2
     with measured.open("ab") as file:
         file.write(b'{"type":"Artifact')  # as if it had been writing
@@ -184,10 +181,10 @@ def test_a_bundle_of_another_payload_is_refused(folder: Path, bare_python: Path,
     measured = tmp_path / "measured"
     run_bare(bare_python, folder / "runner.pyz", folder / "bundle", measured, "--max-time", "0.01s")
     other = tmp_path / "other.mlir"
-    write_atomically(other, MATMUL.replace("96", "80"))
+    write_atomically(other, MATMUL.replace("101", "103"))
     store = tmp_path / "store"
     options = IntakeOptions(other, measured, "llvm-cpu", None, str(store), None, None)
-    with pytest.raises(BundleError, match=r"does not fit .*no task like t0 \(matmul_48x96x64_f32"):
+    with pytest.raises(BundleError, match=r"does not fit .*no task like t0 \(matmul_73x101x67_f32"):
         take_in(options, lambda event: None)
     assert not store.exists()
 
@@ -206,7 +203,7 @@ def test_a_candidate_that_the_templates_do_not_have_is_refused(folder: Path, bar
 
 def test_times_of_another_machine_are_kept_apart(folder: Path, bare_python: Path, tmp_path: Path) -> None:
     measured = tmp_path / "measured"
-    run_bare(bare_python, folder / "runner.pyz", folder / "bundle", measured, "--max-time", "30s")
+    run_bare(bare_python, folder / "runner.pyz", folder / "bundle", measured, "--max-time", "5m")
     header, *lines = measured.read_text().splitlines(keepends=True)
     plain = json.loads(header)
     plain["site"]["hardware"]["name"] = "another CPU"

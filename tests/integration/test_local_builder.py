@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import subprocess
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
 from mlsearch.builder import Builder, LocalBuilder, local
+from mlsearch.builder.local import _spoke
 from mlsearch.candidate import BuildFailed, BuildTimeout, Built
 from mlsearch.errors import MlsearchError
 from mlsearch.testing.builder_contract import ENTRY, MARKING_LIBRARY, BuilderContract, RequestMaker
@@ -162,7 +162,7 @@ class TestLocalBuilder(BuilderContract):
             [_] = builder.build([request_for("first")])
             [worker] = _children()
             os.kill(worker, signal.SIGKILL)
-            time.sleep(0.1)
+            assert _spoke(builder._children, 60.0)  # its pipe is closed: it is gone
             [(_, outcome)] = builder.build([request_for("second")])
         assert isinstance(outcome, Built), outcome
 
@@ -178,13 +178,20 @@ class TestLocalBuilder(BuilderContract):
                 break  # the worker has begun the fourth
             assert _children() == []
 
-    def test_an_interrupt_leaves_no_worker_busy(self, request_for: RequestMaker, tmp_path: Path) -> None:
+    def test_an_interrupt_leaves_no_worker_busy(
+        self, request_for: RequestMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(busy: object) -> NoReturn:
+            raise KeyboardInterrupt
+
         with LocalBuilder(tmp_path, jobs=1, memory_bytes=None) as builder:
             outcomes = builder.build([request_for("first"), request_for("second")])
             next(outcomes)
-            threading.Timer(0.05, _thread.interrupt_main).start()
-            with pytest.raises(KeyboardInterrupt):
-                next(outcomes)
+            assert len(_children()) == 1
+            with monkeypatch.context() as patch:
+                patch.setattr(local, "_next_settled", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    next(outcomes)
             assert _children() == []
             assert [request.key for request, _ in builder.build([request_for("third")])] == ["third"]
 
@@ -212,10 +219,8 @@ class TestLocalBuilder(BuilderContract):
         with LocalBuilder(tmp_path, jobs=1, memory_bytes=None) as builder:
             outcomes = builder.build([request_for("warm"), request_for("next", timeout_s=60.0)])
             next(outcomes)
-            limit = time.monotonic() + 60
-            while not (tmp_path / "next.vmfb").exists() and time.monotonic() < limit:
-                time.sleep(0.02)
-            time.sleep(0.5)  # from the file to the answer
+            [worker] = builder._children
+            assert _spoke([worker], 60.0) == [worker]
             an_hour_later = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0)
             monkeypatch.setattr(local, "time", an_hour_later)
             assert isinstance(next(outcomes)[1], Built)

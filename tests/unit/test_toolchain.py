@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -54,15 +56,24 @@ def test_a_tool_that_is_not_installed_is_told() -> None:
         tool_path("no-such-tool")
 
 
-def test_a_tool_that_is_out_of_time_goes_with_the_processes_that_it_started(tmp_path: Path) -> None:
-    inner = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+def test_a_tool_that_is_out_of_time_goes_with_the_processes_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = "import os, time; open('draft', 'w').write(str(os.getpid())); os.rename('draft', 'pid'); time.sleep(60)"
     outer = (
         f"import os, subprocess, sys; os.chdir({str(tmp_path)!r}); subprocess.run([sys.executable, '-c', {inner!r}])"
     )
+
+    def out_of_time(process: subprocess.Popen[bytes], timeout: float) -> NoReturn:
+        while process.poll() is None and not (tmp_path / "pid").exists():
+            time.sleep(0.01)
+        raise subprocess.TimeoutExpired(process.args, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", out_of_time)
     with pytest.raises(ToolchainError, match="no result after 3 s"):
         run((sys.executable, "-c", outer), timeout_s=3.0)
     stat = Path("/proc", (tmp_path / "pid").read_text(), "stat")
-    for _ in range(100):
+    for _ in range(1000):
         # Gone, or dead and not yet collected by whoever adopted it.
         if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
             return
