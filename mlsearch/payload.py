@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlsearch import toolchain
@@ -10,7 +10,9 @@ from mlsearch.errors import PayloadError
 from mlsearch.ir import flow
 from mlsearch.ir.flow import EntryFunction
 from mlsearch.ir.module import Module, new_context, parse
+from mlsearch.ir.preprocessing import SCRIPT_NAME
 from mlsearch.target import Target
+from mlsearch.toolchain import ToolRun
 from mlsearch.variant import DEFAULT, Variant
 
 
@@ -52,11 +54,28 @@ def load_payload(
     )
     done = toolchain.run(argv)
     if done.returncode or not flow_module.is_file():
-        raise PayloadError(f"iree-compile does not accept {path}: {done.headline} (command: {done.command})")
-    functions = flow.entry_functions(parse(flow_module.read_text(), new_context()))
+        raise PayloadError(f"{_refusal(path, variant, preprocessing, done)} (command: {done.command})")
+    text = flow_module.read_text()
+    functions = [
+        _with(entry, indices=flow.may_index(text)) for entry in flow.entry_functions(parse(text, new_context()))
+    ]
     if function is not None:
         functions = [entry for entry in functions if entry.name == function] or _no_such(function, functions)
     return Payload(path, flow_module, tuple(functions), function, preprocessing)
+
+
+def _with(entry: EntryFunction, *, indices: bool) -> EntryFunction:
+    return replace(entry, signature=entry.signature and replace(entry.signature, indices=indices))
+
+
+def _refusal(path: Path, variant: Variant, preprocessing: Path | None, done: ToolRun) -> str:
+    """The compiler's own message; what is wrong in a variant's script is told with its file and line."""
+    said = done.headline
+    for mark in (f"{preprocessing}:", f"{SCRIPT_NAME}:"):
+        if preprocessing is not None and said.startswith(mark):
+            where = variant.where or f"its script, {preprocessing}"
+            return f"variant '{variant.name}' fails on {path}: {where}:{said.removeprefix(mark)}"
+    return f"iree-compile does not accept {path}: {said}"
 
 
 def _no_such(function: str, functions: list[EntryFunction]) -> list[EntryFunction]:

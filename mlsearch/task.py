@@ -22,9 +22,6 @@ from mlsearch.workload import Workload
 LAUNCHED_BATCH = 16
 """Dispatches in the batch function of a task for a device that is timed by slope."""
 
-# Ops through which an integer of a tensor decides what is read or written.
-_INDEXING = ("index_cast", "tensor.extract ", "iree_linalg_ext.")
-
 # Prints each dispatch's function where a transform library gets to see it, and changes nothing.
 _PROBE_MARK = "mlsearch probe"
 _PROBED = "probed.mlir"
@@ -113,7 +110,7 @@ def _task(
     reduction_length = 1 if isinstance(view, str) else view.workload.reduction_length
     signature = flow.task_signature(site, reduction_length, batch)
     if signature is not None and not isinstance(view, str):
-        signature = replace(signature, indices=any(each in view.function for each in _INDEXING))
+        signature = replace(signature, indices=flow.may_index(view.function))
     if site.workload_operands or any("?" in text for text in (*site.operand_types, *site.result_types)):
         view = "it has dynamic dims"
     elif signature is None:

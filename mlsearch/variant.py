@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mlsearch.errors import MlsearchError, SpecError, TemplateError
@@ -61,6 +61,8 @@ class Variant:
     """For the compiler, at all phases, beside the target's."""
     script: str | None = None
     """Text of a transform library whose `@__transform_main` rewrites the payload before dispatches form."""
+    where: str | None = field(default=None, compare=False)
+    """The file that the script is from, for messages."""
 
     @property
     def is_default(self) -> bool:
@@ -122,7 +124,7 @@ def variant_of(spec: str, where: str) -> Variant:
         raise SpecError(str(error)) from None
     if found.name is None and not found.flags and not found.rewrites:
         return DEFAULT
-    return Variant(found.name or "unnamed", found.flags, spec if found.rewrites else None)
+    return Variant(found.name or "unnamed", found.flags, spec if found.rewrites else None, where)
 
 
 def check_flags(flags: Sequence[str], where: str) -> None:
@@ -142,10 +144,10 @@ def _read(path: Path) -> list[Variant]:
         raise TemplateError(f"variant {path} can't be read: {error}") from None
     declared = read_preprocessing(text, str(path))
     check_flags(declared.flags, str(path))
-    return [_bound(path.stem, text, declared, values) for values in itertools.product(*declared.domains.values())]
+    return [_bound(path, text, declared, values) for values in itertools.product(*declared.domains.values())]
 
 
-def _bound(stem: str, text: str, declared: Preprocessing, values: tuple[int, ...]) -> Variant:
+def _bound(path: Path, text: str, declared: Preprocessing, values: tuple[int, ...]) -> Variant:
     knobs = dict(zip(declared.domains, values, strict=True))
-    name = "-".join([stem, *(f"{knob}{value}" for knob, value in knobs.items())])
-    return Variant(name, declared.flags, bind_preprocessing(text, knobs) if declared.rewrites else None)
+    name = "-".join([path.stem, *(f"{knob}{value}" for knob, value in knobs.items())])
+    return Variant(name, declared.flags, bind_preprocessing(text, knobs) if declared.rewrites else None, str(path))

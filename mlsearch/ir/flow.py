@@ -102,6 +102,15 @@ def _read_site(op: Operation, executable: str, function: str) -> Site:
     )
 
 
+# Ops through which an integer of a tensor decides what is read or written, or how often something is done.
+_INDEXING = ("index_cast", "tensor.extract ", "iree_linalg_ext.", "flow.tensor.load ")
+
+
+def may_index(text: str) -> bool:
+    """Whether integers in the tensors of a function, or of a whole module, may be indices rather than numbers."""
+    return any(each in text for each in _INDEXING)
+
+
 def entry_functions(module: Module) -> list[EntryFunction]:
     """Functions that a user of the compiled payload can call, in order."""
     functions = [op for op in top_level(module) if op.name == "util.func" and _is_public(op)]

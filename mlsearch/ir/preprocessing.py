@@ -32,6 +32,8 @@ from mlsearch.ir.module import (
     walk,
 )
 
+SCRIPT_NAME = "-"
+"""What MLIR calls the source of a text that was not read from a file."""
 REWRITE = "__transform_main"
 """The sequence that IREE looks for in a preprocessing script."""
 _FLAGS, _DOMAINS, _KNOBS, _VARIANT = "mlsearch.flags", "mlsearch.domains", "mlsearch.knobs", "mlsearch.variant"
@@ -79,7 +81,10 @@ def read_preprocessing(text: str, where: str) -> Preprocessing:
 
 
 def bind_preprocessing(text: str, values: Mapping[str, int]) -> str:
-    """The script with these knob values, without mlsearch's own attributes. `text` has been read without complaint."""
+    """The script with these knob values, without mlsearch's own attributes. `text` has been read without complaint.
+
+    Its ops say in which line of `text` they stand, so that the compiler can say which one failed: `SCRIPT_NAME:5:3`.
+    """
     module = parse(text, new_context())
     for op in list(walk(module.operation)):
         names = _knob_names(op, "")
@@ -97,7 +102,7 @@ def bind_preprocessing(text: str, values: Mapping[str, int]) -> str:
     for name in (_FLAGS, _DOMAINS):
         if name in module.operation.attributes:
             del module.operation.attributes[name]
-    return str(module)
+    return str(module.operation.get_asm(enable_debug_info=True))
 
 
 def carry(library: str, name: str, flags: tuple[str, ...], script: str | None) -> str:

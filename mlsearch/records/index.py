@@ -14,10 +14,10 @@ from mlsearch.trial_attributes import CANDIDATE
 
 _Key = tuple[Any, ...]
 
-_OF_THE_COMPILER = ("BuildFailed", "BuildTimeout", "NotApplied", "Spilled", "OverLimits")
+_OF_THE_COMPILER = ("BuildFailed", "NotApplied", "Spilled", "OverLimits")
 """Outcomes that nothing was run for: they hold whatever is in the caches."""
-_OPEN = "Unmeasured"
-"""Says nothing of how a candidate ends where it can be measured."""
+_OPEN = ("Unmeasured", "BuildTimeout", "RunTimeout")
+"""Say nothing of how a candidate ends where it can be measured, or once the machine has no other work."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Index:
             attributes.get(f"mlsearch:{name}") for name in ("workload", "target", "compiler", "threads")
         )
         cache, outcome = attributes.get("mlsearch:cache", "warm"), attributes.get("mlsearch:outcome")
-        if outcome == _OPEN:
+        if outcome in _OPEN:
             return
         state = None if outcome in _OF_THE_COMPILER else cache
         self._by_candidate[attributes.get(CANDIDATE), workload, target, compiler, threads, state] = text

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlsearch.candidate import Numerics, Signature, TensorSpec
 from mlsearch.runner import numerics
-from mlsearch.runner.device import ALLOCATION_POISON, Array, Call, Device
+from mlsearch.runner.device import ALLOCATION_POISON, Array, Call, CallError, Device
 from mlsearch.runner.elements import element
 from mlsearch.runner.inputs import FloatRange, make_inputs
 from mlsearch.runner.timing import BaselineShare
@@ -62,13 +62,22 @@ class References:
 def make_reference(device: Device, baseline: Path, signature: Signature, seed: int) -> Reference:
     """Run the untuned build on random inputs; once more on positive ones if something was not finite.
 
-    Raises CallError, UnknownElementError.
+    Raises UnknownElementError; CallError also where an output is finite nowhere on either: any program that computes
+    nonsense would agree with that.
     """
     reference = _run_baseline(device, baseline, signature, seed, "normal")
     if _all_finite(reference.want):
         return reference
+    silent_on_normal = _silent_output(reference.want)
     del reference  # a whole model's inputs twice may not fit
-    return _run_baseline(device, baseline, signature, seed, "positive")
+    reference = _run_baseline(device, baseline, signature, seed, "positive")
+    silent = _silent_output(reference.want)
+    if silent is None:
+        return reference
+    if silent_on_normal is None:
+        del reference
+        return _run_baseline(device, baseline, signature, seed, "normal")
+    raise CallError(f"output {silent} is finite nowhere on random inputs, so there is nothing to check candidates by")
 
 
 def check_artifact(artifact: Path, call: Call, reference: Reference, device: Device) -> tuple[Numerics, float]:
@@ -173,6 +182,14 @@ def _is_ambiguous(reference: Reference, poison: Sequence[int]) -> bool:
     return any(
         numerics.needs_second_poison(reference.want[index], poison[index]) for index in reference.signature.out_buffers
     )
+
+
+def _silent_output(outputs: Sequence[Array]) -> int | None:
+    """The first output of which no element is finite."""
+    for index, output in enumerate(outputs):
+        if output.size and not np.isfinite(output.astype(np.float64)).any():
+            return index
+    return None
 
 
 def _all_finite(outputs: Sequence[Array]) -> bool:

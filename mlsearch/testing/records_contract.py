@@ -175,6 +175,19 @@ class StoreContract(ABC):
         assert store.find(waiting.candidate.key, "w" * 16, "t" * 16, "3.13.0", 1) is None
         assert [stored.record for stored in store.records()] == [waiting]
 
+    @pytest.mark.parametrize("outcome", [BuildTimeout(12.0, ("iree-compile",)), RunTimeout(3.0)])
+    def test_what_ran_out_of_time_is_not_found_and_does_not_hide_a_time(
+        self, place: str, outcome: BuildTimeout | RunTimeout
+    ) -> None:
+        store = Store.open(place)
+        late, timed = record_of(outcome), record_of()
+        content = (timed.candidate.key, "w" * 16, "t" * 16, "3.13.0", 1)
+        put(store.study("a busy machine"), late)
+        assert store.find(*content) is None
+        put(store.study("s"), timed)
+        put(store.study("a busy machine"), late)
+        assert store.find(*content) == timed
+
     def test_find_sees_what_was_added_since_the_store_was_opened(self, place: str) -> None:
         store = Store.open(place)
         study = store.study("s")

@@ -18,6 +18,7 @@ from mlsearch.candidate import (
     TensorSpec,
     WrongResult,
 )
+from mlsearch.errors import RunnerError
 from mlsearch.runner import LocalRunner, Runner
 from mlsearch.runner.numerics import INTEGER_POISON
 from mlsearch.testing.runner_contract import PLAN, ContractArtifacts, RunnerContract, run
@@ -134,10 +135,13 @@ def test_a_whole_payload_with_other_numbers_is_a_wrong_result(runner: Runner, bu
 
 NOT_A_NUMBER = """
 func.func @task(%x: tensor<64xf32>, %out: !hal.buffer {iree.abi.output = 0 : index}) -> tensor<64xf32> {
-  %difference = arith.subf %x, %x : tensor<64xf32>
-  %quotient = arith.divf %difference, %difference : tensor<64xf32>
-  return %quotient : tensor<64xf32>
+  %least = arith.constant dense<LEAST> : tensor<64xf32>
+  %difference = arith.subf %x, %least : tensor<64xf32>
+  %root = math.sqrt %difference : tensor<64xf32>
+  return %root : tensor<64xf32>
 }"""
+PARTLY = NOT_A_NUMBER.replace("LEAST", "0.55")
+"""NaN in about half of its elements, on positive inputs as well."""
 UNWRITTEN = """
 func.func @task(%x: tensor<64xf32>, %out: !hal.buffer {iree.abi.output = 0 : index}) -> tensor<64xf32> {
   %c1 = arith.constant 1 : index
@@ -146,8 +150,9 @@ func.func @task(%x: tensor<64xf32>, %out: !hal.buffer {iree.abi.output = 0 : ind
        %result: !iree_tensor_ext.dispatch.tensor<writeonly:tensor<64xf32>>) {
     %s = iree_tensor_ext.dispatch.tensor.load %source, offsets = [0], sizes = [16], strides = [1]
         : !iree_tensor_ext.dispatch.tensor<readonly:tensor<64xf32>> -> tensor<16xf32>
-    %d = arith.subf %s, %s : tensor<16xf32>
-    %q = arith.divf %d, %d : tensor<16xf32>
+    %least = arith.constant dense<0.55> : tensor<16xf32>
+    %d = arith.subf %s, %least : tensor<16xf32>
+    %q = math.sqrt %d : tensor<16xf32>
     iree_tensor_ext.dispatch.tensor.store %q, %result, offsets = [0], sizes = [16], strides = [1]
         : tensor<16xf32> -> !iree_tensor_ext.dispatch.tensor<writeonly:tensor<64xf32>>
     flow.return
@@ -166,13 +171,30 @@ VECTOR = Signature("task", (TensorSpec((64,), "f32"),), (TensorSpec((64,), "f32"
 
 
 def test_an_output_that_is_rightly_nan_agrees(runner: Runner, build: Build, tmp_path: Path) -> None:
-    assert isinstance(run_text(runner, build, tmp_path, NOT_A_NUMBER, VECTOR), Measured)
+    assert isinstance(run_text(runner, build, tmp_path, PARTLY, VECTOR), Measured)
 
 
 def test_the_poison_does_not_pass_for_a_nan_that_was_expected(runner: Runner, build: Build, tmp_path: Path) -> None:
-    outcome = run_text(runner, build, tmp_path, NOT_A_NUMBER, VECTOR, UNWRITTEN)
+    outcome = run_text(runner, build, tmp_path, PARTLY, VECTOR, UNWRITTEN)
     assert isinstance(outcome, WrongResult)
     assert outcome.numerics.unwritten == 48
+
+
+def test_an_untuned_build_that_computes_nothing_finite_is_an_error(
+    runner: Runner, build: Build, tmp_path: Path
+) -> None:
+    with pytest.raises(RunnerError, match="output 0 is finite nowhere on random inputs"):
+        run_text(runner, build, tmp_path, NOT_A_NUMBER.replace("LEAST", "9.0"), VECTOR)
+
+
+def test_inputs_on_which_nothing_is_finite_are_not_those_that_numbers_are_checked_on(
+    runner: Runner, build: Build, tmp_path: Path
+) -> None:
+    # Positive inputs are less than 1; of the normal ones a sixth is more.
+    text = NOT_A_NUMBER.replace("LEAST", "1.0")
+    twice = text.replace("return %root", "%twice = arith.addf %root, %root : tensor<64xf32>\n  return %twice")
+    assert isinstance(run_text(runner, build, tmp_path, text, VECTOR), Measured)
+    assert isinstance(run_text(runner, build, tmp_path, text, VECTOR, twice), WrongResult)
 
 
 def test_the_poison_does_not_pass_for_an_integer_that_was_expected(
@@ -181,13 +203,13 @@ def test_the_poison_does_not_pass_for_an_integer_that_was_expected(
     assert INTEGER_POISON == 90
     integers = replace(VECTOR, inputs=(TensorSpec((64,), "i8"),), outputs=(TensorSpec((64,), "i8"),))
     quarter = UNWRITTEN.replace("f32", "i8").replace(
-        "%d = arith.subf %s, %s : tensor<16xi8>",
+        "%least = arith.constant dense<0.55> : tensor<16xi8>\n    %d = arith.subf %s, %least : tensor<16xi8>",
         """%large = arith.constant dense<100> : tensor<16xi8>
     %is_small = arith.cmpi slt, %s, %large : tensor<16xi8>
     %poison = arith.constant dense<90> : tensor<16xi8>""",
     )
     quarter = quarter.replace(
-        "arith.divf %d, %d : tensor<16xi8>",
+        "math.sqrt %d : tensor<16xi8>",
         "arith.select %is_small, %poison, %s : tensor<16xi1>, tensor<16xi8>",
     )
     assert isinstance(run_text(runner, build, tmp_path, POISON_VALUES, integers), Measured)

@@ -61,6 +61,38 @@ def test_a_rewritten_payload_computes_the_same(tmp_path: Path, name: str) -> Non
     assert b"pack" in (tmp_path / "packed.vmfb").read_bytes()
 
 
+FAILING = """// A factor that does not divide.
+module attributes {transform.with_named_sequence, mlsearch.domains = {parts = [4, 5]}} {
+
+  transform.named_sequence @__transform_main(%payload: !transform.any_op) {
+    %sum = transform.structured.match ops{["linalg.generic"]} in %payload : (!transform.any_op) -> !transform.any_op
+
+    %start, %fill, %partial, %combining = transform.structured.split_reduction %sum
+        <{split_factor = 4 : i64, insert_split_dimension = 0 : i64}> {mlsearch.knobs = ["parts"]}
+        : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}
+"""
+
+
+def test_a_script_that_fails_is_told_with_its_file_and_line_and_a_spec_of_it_too(tmp_path: Path) -> None:
+    (tmp_path / "sums.mlir").write_text(ROW_SUMS)
+    folder = tmp_path / "mine" / "preprocessing" / "cpu"
+    folder.mkdir(parents=True)
+    (folder / "cut.mlir").write_text(FAILING)
+    told = "variant 'cut-parts5' fails on sums.mlir: {}:{}:"
+    done = mlsearch(tmp_path, "inspect", "sums.mlir", "--templates", "mine", "--variant", "cut-parts5")
+    assert told.format("mine/preprocessing/cpu/cut.mlir", 7) in done.stderr.splitlines()[-1]
+    assert mlsearch(tmp_path, "inspect", "sums.mlir", "--templates", "mine", "--variant", "cut-parts4").returncode == 0
+    [variant] = [each for each in variants_for(TARGET, tmp_path / "mine", "cut") if each.name == "cut-parts5"]
+    spec = spec_text([], Path("sums.mlir"), TARGET, "now", "not timed", variant)
+    (tmp_path / "s.mlir").write_text(spec)
+    line = 1 + spec[: spec.index("split_reduction")].count("\n")
+    done = mlsearch(tmp_path, "verify", "sums.mlir", "--spec", "s.mlir")
+    assert told.format("s.mlir", line) in done.stderr.splitlines()[-1]
+
+
 TOTAL = ROW_SUMS.replace("64x16384", "65536").replace("tensor<64xf32>", "tensor<f32>")
 TOTAL = (
     TOTAL.replace("(i, j) -> (i, j)", "(i) -> (i)").replace("(i, j) -> (i)", "(i) -> ()").replace('"parallel", ', "")
