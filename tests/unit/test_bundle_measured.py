@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import bundles
 import pytest
@@ -179,12 +182,27 @@ def test_whose_numbers_were_wrong_once_is_remembered(bundle: Path, path: Path) -
 
 
 def test_a_pipe_can_not_be_gone_on_with_and_is_not_waited_for(bundle: Path, path: Path) -> None:
+    def waits(number: int, frame: object) -> NoReturn:
+        raise AssertionError("it waits for the pipe")
+
     os.mkfifo(path)
-    with pytest.raises(BundleError, match="not a regular file"):
-        write(bundle, path, [])
+    usual = signal.signal(signal.SIGALRM, waits)
+    signal.alarm(10)
+    try:
+        with pytest.raises(BundleError, match="not a regular file"):
+            write(bundle, path, [])
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, usual)
 
 
-def test_a_file_without_an_end_is_refused(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_does_not_tell_its_size_is_read_only_so_far(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pour() -> None:
+        with suppress(BrokenPipeError):
+            path.write_bytes(bytes(64 << 20))
+
     monkeypatch.setattr("mlsearch.bundle.measured.MOST_BYTES", 1 << 20)
+    os.mkfifo(path)
+    threading.Thread(target=pour, daemon=True).start()
     with pytest.raises(BundleError, match="larger than"):
-        read_measured(Path("/dev/zero"))
+        read_measured(path)
