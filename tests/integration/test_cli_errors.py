@@ -14,7 +14,7 @@ import pytest
 MLSEARCH = [sys.executable, "-m", "mlsearch.cli.main"]
 
 WITH_A_STAND_IN = """
-import sys, time
+import os, signal, sys, time
 from types import ModuleType
 import mlsearch.cli.main
 from mlsearch.events import Step
@@ -129,6 +129,22 @@ def test_an_interrupt_is_one_line() -> None:
     assert process.returncode == 130
     assert err.startswith("mlsearch: interrupted before a spec was written")
     assert len(err.splitlines()) == 1
+
+
+END_AND_REMOVE = """try:
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(60)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+        watch(Step("all is removed"))"""
+
+
+def test_a_second_signal_does_not_stop_the_removing_after_the_first() -> None:
+    process = start_tune(END_AND_REMOVE)
+    out, _ = process.communicate(timeout=60)
+    assert "all is removed\n" in out
+    assert process.returncode == 128 + signal.SIGHUP
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
