@@ -24,6 +24,13 @@ def mlsearch(folder: Path, *arguments: str, command: Sequence[str] = MLSEARCH) -
     return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300, check=False, cwd=folder)
 
 
+def printed(*arguments: object, command: Sequence[str] = MLSEARCH) -> str:
+    """What a command that ends well prints on stdout."""
+    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def told(done: subprocess.CompletedProcess[str]) -> Any:
     """The JSON on stdout, which holds nothing else."""
     assert done.returncode == 0, done.stderr

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command import printed
+from payload_texts import matmul
 
 from mlsearch.bundle.archive import open_bundle
 from mlsearch.bundle.intake import IntakeOptions, take_in
@@ -26,24 +26,8 @@ from mlsearch.spec import Application
 from mlsearch.target import host_hardware, resolve
 from mlsearch.testing.runners import AnsweringRunner, measured
 
-MATMUL = """
-func.func @matmul(%a: tensor<64x64xf32>, %b: tensor<64x64xf32>) -> tensor<64x64xf32> {
-  %z = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<64x64xf32>
-  %f = linalg.fill ins(%z : f32) outs(%e : tensor<64x64xf32>) -> tensor<64x64xf32>
-  %r = linalg.matmul ins(%a, %b : tensor<64x64xf32>, tensor<64x64xf32>)
-      outs(%f : tensor<64x64xf32>) -> tensor<64x64xf32>
-  return %r : tensor<64x64xf32>
-}
-"""
+MATMUL = matmul(64, 64, 64, name="matmul")
 ASKED = 4
-
-
-def mlsearch(*arguments: object) -> str:
-    command = [sys.executable, "-m", "mlsearch.cli.main", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def site(chip: str | None, device_name: str = "NVIDIA H200") -> Site:
@@ -67,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a payload, a store, and a bundle for any Hopper."""
     folder = tmp_path_factory.mktemp("cuda")
     (folder / "matmul.mlir").write_text(MATMUL)
-    told = mlsearch("bundle", "export", folder / "matmul.mlir", "--target", "cuda:sm_90", "--trials", ASKED,
+    told = printed("bundle", "export", folder / "matmul.mlir", "--target", "cuda:sm_90", "--trials", ASKED,
                     "--store", folder / "store", "-o", folder / "bundle")  # fmt: skip
     assert f"{ASKED} candidates of {ASKED}" in told
     return folder
@@ -77,7 +61,7 @@ def test_times_go_to_the_product_that_measured_and_the_next_bundle_is_for_it(fol
     payload, store = folder / "matmul.mlir", folder / "store"
     measure(folder / "bundle", tmp_path / "measured", site("h200"))
     spec = tmp_path / "spec.mlir"
-    told = mlsearch("bundle", "import", payload, tmp_path / "measured", "--store", store, "-o", spec)
+    told = printed("bundle", "import", payload, tmp_path / "measured", "--store", store, "-o", spec)
     assert "exported for cuda:sm_90; the times are those of cuda:h200" in told
     assert f"mlsearch bundle export {payload} --store {store} --target cuda:h200 --trials 64" in told
     assert f"mlsearch verify {payload} --spec {spec} --target cuda:h200\n" in told
@@ -90,10 +74,10 @@ def test_times_go_to_the_product_that_measured_and_the_next_bundle_is_for_it(fol
     text = spec.read_text()
     assert "NVIDIA h200 (sm_90, Hopper)" in text and "measured one by one on cuda (NVIDIA H200)" in text
     assert "100.0 us -> 11.0 us" in text
-    told = mlsearch("compile", payload, "--spec", spec, "--target", "cuda:sm_90", "-o", tmp_path / "out.vmfb")
+    told = printed("compile", payload, "--spec", spec, "--target", "cuda:sm_90", "-o", tmp_path / "out.vmfb")
     assert "applied to" in told
 
-    told = mlsearch("bundle", "export", payload, "--target", "cuda:h200", "--trials", 2, "--store", store,
+    told = printed("bundle", "export", payload, "--target", "cuda:h200", "--trials", 2, "--store", store,
                     "-o", tmp_path / "next")  # fmt: skip
     assert "2 candidates of 2 and 2 fastest ones measured before" in told
     with open_bundle(tmp_path / "next") as bundle:

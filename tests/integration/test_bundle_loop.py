@@ -13,7 +13,7 @@ from pathlib import Path
 import iree.runtime
 import numpy as np
 import pytest
-from command import MLSEARCH_ON_A_BUSY_MACHINE
+from command import MLSEARCH_ON_A_BUSY_MACHINE, printed
 from payload_texts import matmul
 
 from mlsearch.bundle import BundledCandidate, BundledTask, write_bundle
@@ -33,10 +33,7 @@ ASKED = 6
 
 
 def mlsearch(*arguments: object) -> str:
-    command = [*MLSEARCH_ON_A_BUSY_MACHINE, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return printed(*arguments, command=MLSEARCH_ON_A_BUSY_MACHINE)
 
 
 @pytest.fixture(scope="module")
