@@ -37,7 +37,8 @@ def bounded_domains(
     assertions: Sequence[Assertion],
     dims: Mapping[str, int],
 ) -> dict[str, tuple[int, ...]]:
-    """For each of `knobs` all integers that it may have; `known` are the domains of the others.
+    """For each of `knobs` all integers that it may have; `known` are the domains of the others. All are empty where the
+    constraints contradict each other, as they do for a problem that is smaller than a matrix instruction.
 
     Raises TemplateError for a knob that the constraints do not bound, or to more than 16384 values.
     """
@@ -47,6 +48,8 @@ def bounded_domains(
         before = dict(bounds)
         for assertion in assertions:
             _require(assertion.condition, bounds, dims)
+            if any(interval.low > interval.high for interval in bounds.values()):
+                return dict.fromkeys(knobs, ())
         if bounds == before:
             break
     domains = {}

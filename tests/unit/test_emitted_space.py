@@ -237,3 +237,14 @@ def test_bounds_go_through_products_and_divisors() -> None:
 def test_a_knob_without_bounds_is_refused() -> None:
     with pytest.raises(TemplateError, match="knob 'a' between 1 and inf"):
         bounded_domains(["a"], {}, [holds("int.cmp", knob("a"), number(1), value="ge")], {})
+
+
+def test_contradictions_leave_no_value_at_all() -> None:
+    """A matmul with 7 columns holds no whole instruction of 8, so no number of them makes a tile."""
+    count, held = knob("count"), number(7 // 8)
+    assertions = [
+        holds("int.cmp", count, number(1), value="ge"),
+        holds("int.cmp", count, held, value="le"),
+        holds("eq", Expression("int.div", (number(7), count)), knob("tiles")),
+    ]
+    assert bounded_domains(["count", "tiles"], {}, assertions, {}) == {"count": (), "tiles": ()}
