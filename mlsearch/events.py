@@ -62,7 +62,8 @@ class CandidateBuilt:
     task: str
     number: int
     """From 1."""
-    of: int
+    of: int | None
+    """None: as many as time allows."""
     outcome: str
     compile_s: float
     assignment: str

@@ -126,7 +126,12 @@ def require_device(target: Target) -> Target:
     if target.chip is None:
         return target
     try:
-        return measured_by(target, _own_chip())
+        return measured_by(target, this_machines_chip())
+    except NoDeviceError as error:
+        raise NoDeviceError(
+            f"{error}, so nothing can be measured for {target.chip.name} here; `mlsearch tune --no-device` or"
+            " `mlsearch bundle export` builds for it, `mlsearch bundle run` measures where it is"
+        ) from None
     except TargetMismatchError as error:
         raise TargetError(f"{error}; give --target cuda, or --no-device") from None
 

@@ -24,6 +24,10 @@ NO_THREADS = "--mlir-disable-threading"
 thread may take up the next dispatch, which wants the same lock. Seen as a hang, now and then."""
 
 
+_CRASH = "Please report issues to "
+"""What IREE prints above the stack of its crash, whatever warnings came before."""
+
+
 @dataclass(frozen=True)
 class ToolRun:
     """A finished tool: the command, how it ended, all it said."""
@@ -40,10 +44,14 @@ class ToolRun:
 
     @property
     def headline(self) -> str:
-        """The first error line, without the IR that the compiler prints after it."""
+        """The first error line, without the IR that the compiler prints after it; of a crash, that it was one."""
         lines = self.stderr.strip().splitlines() or self.stdout.strip().splitlines() or ["no message"]
-        errors = [line for line in lines if "error:" in line]
-        return (errors or lines)[0].strip()[:400]
+        errors = [line for line in lines if "error:" in line or line.startswith("LLVM ERROR")]
+        if errors:
+            return errors[0].strip()[:400]
+        if any(line.startswith(_CRASH) for line in lines):
+            return "the compiler crashed, without a word on why"
+        return lines[0].strip()[:400]
 
 
 def tool_path(name: str) -> Path:

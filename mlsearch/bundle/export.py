@@ -9,7 +9,7 @@ from pathlib import Path
 from mlsearch import target as targets
 from mlsearch.bundle.archive import BundledCandidate, BundledTask, write_bundle
 from mlsearch.candidate import Built, CacheState
-from mlsearch.errors import BundleError, MlsearchError
+from mlsearch.errors import BundleError, TaskError
 from mlsearch.events import Step, Warn, Watcher
 from mlsearch.payload import load_payload
 from mlsearch.records.store import Store
@@ -87,9 +87,7 @@ def export_bundle(options: ExportOptions, watch: Watcher) -> Exported:
             watch(Step(f"compiling {options.trials} candidates of {task.id} ({task.label})"))
             try:
                 built, summary = _export_task(bench, store, options, task, space)
-            except BundleError:
-                raise
-            except MlsearchError as reason:
+            except TaskError as reason:
                 told.append(ExportedTask(task.id, task.label, 0, 0, 0, {}, str(reason)))
                 continue
             bundled.append(built)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
@@ -184,7 +184,12 @@ def tune_command(
             from mlsearch.bundle.ahead import earlier_bundle, write_ahead_bundle
             from mlsearch.tune.ahead import build_ahead
 
-            ahead = build_ahead(options, watch, write_ahead_bundle, earlier_bundle(options))
+            try:
+                ahead = build_ahead(options, watch, write_ahead_bundle, earlier_bundle(options))
+            except KeyboardInterrupt:
+                told = "interrupted before there was a ranking; what was built is known, to go on"
+                click.echo(f"mlsearch: {told}: {_same_command(ctx)}", err=True)
+                ctx.exit(shared.INTERRUPTED)
         else:
             try:
                 summary = tune(options, watch)
@@ -198,14 +203,20 @@ def tune_command(
 
         write_json(ahead.to_json(), json_to)
         print_ranking(open_console(stream), ahead, shared.repeated_arguments(ctx))
+        if ahead.interrupted:
+            _tell_how_to_go_on(ctx, stream)
         return
     write_json(summary.to_json(), json_to)
     from mlsearch.report.tables import print_summary
 
     print_summary(open_console(stream), summary, _use_command(summary, payload))
     if summary.interrupted:
-        click.echo(f"interrupted; to go on: {_same_command(ctx)}", file=stream)
-        ctx.exit(shared.INTERRUPTED)
+        _tell_how_to_go_on(ctx, stream)
+
+
+def _tell_how_to_go_on(ctx: click.Context, stream: TextIO) -> NoReturn:
+    click.echo(f"interrupted; to go on: {_same_command(ctx)}", file=stream)
+    ctx.exit(shared.INTERRUPTED)
 
 
 def _refuse_to_overwrite(payload: Path, spec: Path, json_to: str | None) -> None:

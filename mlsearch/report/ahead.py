@@ -19,6 +19,8 @@ SHOWN = 15
 """Candidates of a task that are printed; the JSON has them all."""
 SPELLED_OUT = 5
 """Those whose knobs are printed as well."""
+_LONGEST_REASON = 200
+"""The JSON has all of it."""
 
 
 def print_ranking(console: Console, summary: AheadSummary, repeated: Sequence[str]) -> None:
@@ -78,6 +80,10 @@ def _short(value: str) -> str:
     return value.partition("<")[2].rstrip(">") if value.startswith("#iree_gpu.") else value
 
 
+def _shortened(reason: str) -> str:
+    return reason if len(reason) <= _LONGEST_REASON else reason[:_LONGEST_REASON] + "..."
+
+
 def _building_lines(built: BuiltTask) -> Iterator[str]:
     spent = built.spent
     if built.known:
@@ -88,6 +94,8 @@ def _building_lines(built: BuiltTask) -> Iterator[str]:
         f"{built.compiled} of {count_text(spent.asked, 'asked candidate')} compiled, out of a space of"
         f" {built.space_size}: {outcomes_text(spent.outcomes)}"
     )
+    for outcome, reason in spent.reasons.items():
+        yield f"{outcome}, the first one: {_shortened(one_line(reason))}"
     if spent.pruned:
         yield f"{count_text(spent.pruned, 'candidate')} passed over by the model"
     if built.wall_s > 0:

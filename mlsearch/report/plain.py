@@ -90,7 +90,8 @@ def event_line(event: events.Event) -> str:
         case events.TrialDone():
             return _trial_line(event)
         case events.CandidateBuilt():
-            built = f"{event.task} {event.number} of {event.of}: {event.outcome} in {event.compile_s:.2f} s"
+            of = "" if event.of is None else f" of {event.of}"
+            built = f"{event.task} {event.number}{of}: {event.outcome} in {event.compile_s:.2f} s"
             return f"{built}: {one_line(event.assignment)}"
         case events.SurrogateState(task, active, rank_skill):
             return f"{task} surrogate {'on' if active else 'off'}, rank skill {rank_skill:.2f}"

@@ -71,7 +71,8 @@ def advance(progress: Progress, event: events.Event, now_s: float) -> Progress:
             activity = f"tuning {event.task}: {count_text(task.trials, 'trial')}{planned} done"
             return replace(progress, activity=activity, since_s=now_s, task=task)
         case events.CandidateBuilt():
-            activity = f"building for {event.task}: {event.number} of {event.of} done"
+            of = "" if event.of is None else f" of {event.of}"
+            activity = f"building for {event.task}: {event.number}{of} done"
             return replace(progress, activity=activity, since_s=now_s)
         case events.SurrogateState() if progress.task is not None:
             return replace(progress, task=replace(progress.task, surrogate=event))

@@ -17,7 +17,7 @@ from mlsearch.code_features import StaticFeatures
 from mlsearch.cuda.chips import Chip
 from mlsearch.cuda.cost import Estimate, estimate
 from mlsearch.cuda.statics import examine
-from mlsearch.errors import MlsearchError, TargetError
+from mlsearch.errors import MlsearchError, TargetError, TaskError
 from mlsearch.events import Step, Warn, Watcher
 from mlsearch.files import write_atomically
 from mlsearch.ir.dispatch import configured_levels
@@ -28,6 +28,7 @@ from mlsearch.space.template import templates_for
 from mlsearch.task import Task, cut
 from mlsearch.tune.options import TuneOptions
 from mlsearch.tune.unmeasured import CARRIED, FindArtifact, SearchOptions, Spent, UnmeasuredSearch, Waiting
+from mlsearch.variant import EVERY, variants_for
 from mlsearch.workbench import Workbench, open_workbench
 
 COMPILE_LIMIT_S = 60.0
@@ -70,6 +71,7 @@ class BuiltTask:
     """Candidates that earlier runs have tried: these are not compiled again."""
     spent: Spent
     wall_s: float
+    interrupted: bool
 
     @property
     def asked(self) -> int:
@@ -106,6 +108,7 @@ class AheadSummary:
     bundle: Path | None
     missing: str
     """What could not be found out of the code, and why; empty if nothing."""
+    interrupted: bool
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -115,6 +118,7 @@ class AheadSummary:
             "target_fingerprint": self.target_fingerprint,
             "seed": self.seed,
             "missing": self.missing,
+            "interrupted": self.interrupted,
             "bundle": None if self.bundle is None else str(self.bundle),
             "not_tunable": [{"task": task, "reason": reason} for task, reason in self.not_tunable],
             "tasks": [_task_json(built) for built in self.tasks],
@@ -128,7 +132,8 @@ def build_ahead(
     kept: ArtifactKeeper | None = None,
 ) -> AheadSummary:
     """Build `options.trials` candidates of each task for a GPU, the untuned one and those of earlier runs among them,
-    and rank them. What was learned goes into the store.
+    or as many as `options.max_time_s` allows, and rank them. What was learned goes into the store. Ctrl-C ends the
+    search: what was built until then is ranked and bundled, of the tasks after it what earlier runs have built.
 
     Writes the ranking beside `options.output`, as JSON; no spec, since nothing is measured. Raises MlsearchError.
     """
@@ -136,6 +141,8 @@ def build_ahead(
     if target.chip is None:
         raise TargetError(f"--no-device is for GPU targets; {options.target} is measured here")
     templates = templates_for(target, options.templates)
+    if options.variants != EVERY and len(variants_for(target, options.templates, options.variants)) > 1:
+        raise MlsearchError(f"--variants {options.variants!r}: with --no-device the payload is built as it is")
     store = Store.open(options.store)
     with open_workbench(
         target, watch, jobs=options.jobs, seed=options.seed, cache=options.cache, workdir=options.workdir
@@ -147,18 +154,22 @@ def build_ahead(
             tasks = cut(payload, target, bench.workdir)
         built: list[BuiltTask] = []
         idle: list[tuple[str, str]] = []
+        budget = _Budget(options.trials_per_task, options.max_time_s, sum(task.module is not None for task in tasks))
         for task in tasks:
             watch(Step(f"laying out the space of {task.id} ({task.label})"))
             space = space_of(task, templates, target)
             try:
                 if isinstance(space, str):
-                    raise MlsearchError(space)
+                    raise TaskError(space)
                 if space.note:
                     watch(Warn(space.note))
                 keeps = (kept or _nothing_kept) if write_bundle else None
-                built.append(_build_task(bench, store, task, space, target.chip, options, keeps))
-            except MlsearchError as reason:
+                done = _build_task(bench, store, task, space, target.chip, options, budget, keeps)
+                built.append(done)
+                budget = budget.after(done)
+            except TaskError as reason:
                 idle.append((task.id, str(reason)))
+                budget = budget.after(None) if task.module is not None else budget
         bundle = write_bundle(options, target, built) if write_bundle and built else None
         missing = next((each.untuned.features.missing for each in built if each.untuned.features), "")
         if missing:
@@ -175,9 +186,31 @@ def build_ahead(
             ranking=options.output.with_suffix(".ranking.json"),
             bundle=bundle,
             missing=missing,
+            interrupted=any(each.interrupted for each in built),
         )
     write_atomically(summary.ranking, json.dumps(summary.to_json(), indent=1) + "\n")
     return summary
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """What is left for the tasks that are left. How long they take untuned is not known, so they have equal shares."""
+
+    trials: int | None
+    """Per task, the untuned build among them."""
+    seconds: float | None
+    tasks: int
+
+    @property
+    def seconds_of_next(self) -> float | None:
+        return None if self.seconds is None else max(0.0, self.seconds) / max(1, self.tasks)
+
+    def after(self, built: BuiltTask | None) -> _Budget:
+        """After the next one; an interrupted one leaves nothing."""
+        if built is not None and built.interrupted:
+            return _Budget(0, None, self.tasks - 1)
+        spent = built.spent.search_s if built else 0.0
+        return _Budget(self.trials, None if self.seconds is None else self.seconds - spent, self.tasks - 1)
 
 
 def _nothing_kept(folder: Path) -> FindArtifact:
@@ -191,6 +224,7 @@ def _build_task(
     space: Space,
     chip: Chip,
     options: TuneOptions,
+    budget: _Budget,
     keeps: ArtifactKeeper | None,
 ) -> BuiltTask:
     assert task.module is not None
@@ -199,14 +233,21 @@ def _build_task(
     )
     untuned = bench.build_one(untuned_request)
     if not isinstance(untuned, Built):
-        raise MlsearchError(f"it does not compile alone: {getattr(untuned, 'message', type(untuned).__name__)}")
+        raise TaskError(f"it does not compile alone: {getattr(untuned, 'message', type(untuned).__name__)}")
     asked = SearchOptions(
         options.study, options.sampler, options.seed, options.surrogate, options.jobs, COMPILE_LIMIT_S
     )
     search = UnmeasuredSearch(bench, store, asked, task, space)
     known = search.tried
     began = bench.stopwatch.wall_s
-    spent = search.run(max(0, (options.trials_per_task or 1) - 1 - known))
+    interrupted = False
+    try:
+        search.run(
+            None if budget.trials is None else max(0, budget.trials - 1 - known),
+            budget.seconds_of_next,
+        )
+    except KeyboardInterrupt:
+        interrupted = True
     wall_s = bench.stopwatch.wall_s - began
     waiting = [_ranked(task, each, space.block_tile(each.candidate), chip) for each in search.waiting()]
     carried = [_ranked(task, each, space.block_tile(each.candidate), chip) for each in search.fastest(CARRIED)]
@@ -227,8 +268,9 @@ def _build_task(
         ranked=ranked,
         space_size=space.size,
         known=known,
-        spent=spent,
+        spent=search.spent(),
         wall_s=wall_s,
+        interrupted=interrupted,
     )
 
 
@@ -266,6 +308,7 @@ def _task_json(built: BuiltTask) -> dict[str, Any]:
         "space_size": built.space_size,
         "known": built.known,
         "outcomes": built.spent.outcomes,
+        "reasons": built.spent.reasons,
         "pruned": built.spent.pruned,
         "compile_s": built.spent.compile_s,
         "spilling_s": built.spent.spilling_s,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 
 from mlsearch.candidate import (
     BuildFailed,
@@ -43,6 +44,8 @@ CARRIED = 2
 """So many of the fastest that were measured are measured again beside new ones: the times of single trials are noisy,
 so the second fastest may be the fastest."""
 _FEWEST_AT_A_TIME = 16
+_BUILDING = "mlsearch:building_s"
+"""Attribute of a study: seconds that its runs without the device have taken, beside those of its searches."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +79,16 @@ class Spent:
 
     outcomes: dict[str, int]
     """Of what was asked for in this run; `Unmeasured` ones wait."""
+    reasons: dict[str, str]
+    """Of outcomes with a reason, the first one's."""
     pruned: int
     """Candidates that the model passed over."""
     compile_s: float
     """Sum over all of them."""
     spilling_s: float
     """What of it went to candidates that turned out to spill."""
+    search_s: float
+    """All that the search took, earlier runs included."""
 
     @property
     def asked(self) -> int:
@@ -117,27 +124,51 @@ class UnmeasuredSearch:
         self._proposer = make_proposer(options.sampler, space, study, options.seed, chooses, waiting)
         self._artifacts: dict[str, Path] = {}
         self._outcomes: Counter[str] = Counter()
+        self._reasons: dict[str, str] = {}
         self._compile_s = self._spilling_s = 0.0
+        self._study = study
+        self._built_before_s = float(study.user_attrs.get(_BUILDING, 0.0))
 
     @property
     def tried(self) -> int:
         """Candidates that the study knows, the untuned one left out."""
         return sum(not record.candidate.is_untuned for record in self._known.values())
 
-    def run(self, count: int) -> Spent:
-        """Ask for `count` new candidates and build them; fewer if the space has no more."""
-        done, at_a_time = 0, max(_FEWEST_AT_A_TIME, 8 * (self._options.jobs or host_cores()))
-        while done < count:
-            asked = self._proposer.ask(min(count - done, at_a_time))
-            if not asked:
-                break
-            self._build(asked, done, count)
-            done += len(asked)
-            if self._gate is not None and len(self._known) >= REFIT_GROWTH * self._fitted_at:
-                self._gate.refit()
-                self._fitted_at = len(self._known)
+    def run(self, count: int | None, seconds: float | None = None) -> Spent:
+        """Ask for `count` new candidates and build them, until `seconds` are over, those of earlier runs included;
+        fewer if the space has no more. Ctrl-C goes through, with all that ended before it kept (see `spent`)."""
+        jobs, began = self._options.jobs or host_cores(), monotonic()
+        # What is being built when time is up is waited for, so there is less of it at a time.
+        at_a_time = max(_FEWEST_AT_A_TIME, 8 * jobs) if seconds is None else 2 * jobs
+        done = 0
+        try:
+            while count is None or done < count:
+                if seconds is not None and self._built_before_s + monotonic() - began >= seconds:
+                    break
+                asked = self._proposer.ask(at_a_time if count is None else min(count - done, at_a_time))
+                if not asked:
+                    break
+                self._build(asked, done, count)
+                done += len(asked)
+                if self._gate is not None and len(self._known) >= REFIT_GROWTH * self._fitted_at:
+                    self._gate.refit()
+                    self._fitted_at = len(self._known)
+        finally:
+            self._built_before_s += monotonic() - began
+            self._study.set_user_attr(_BUILDING, self._built_before_s)
+        return self.spent()
+
+    def spent(self) -> Spent:
+        """What this run came to so far, also if it was interrupted."""
         pruned = self._gate.pruned_count if self._gate is not None else 0
-        return Spent(dict(self._outcomes), pruned, self._compile_s, self._spilling_s)
+        return Spent(
+            outcomes=dict(self._outcomes),
+            reasons=dict(self._reasons),
+            pruned=pruned,
+            compile_s=self._compile_s,
+            spilling_s=self._spilling_s,
+            search_s=self._built_before_s,
+        )
 
     def waiting(self) -> list[Waiting]:
         """All that compiled and have no time yet, those of earlier runs first."""
@@ -172,7 +203,7 @@ class UnmeasuredSearch:
 
     # -------------------------------------------------------------------------------------- one batch
 
-    def _build(self, asked: Sequence[Asked], done: int, of: int) -> None:
+    def _build(self, asked: Sequence[Asked], done: int, of: int | None) -> None:
         """Every trial is told how it ended, or given back."""
         open_trials = {each.candidate.key: each for each in asked}
         number = done
@@ -203,7 +234,7 @@ class UnmeasuredSearch:
             for each in open_trials.values():
                 self._proposer.withdraw(each)
 
-    def _end(self, asked: Asked, record: Record, number: int, of: int) -> None:
+    def _end(self, asked: Asked, record: Record, number: int, of: int | None) -> None:
         """Store a trial's end, or that it waits."""
         attributes = codec.to_attributes(record)
         if isinstance(record.outcome, Unmeasured):
@@ -212,6 +243,8 @@ class UnmeasuredSearch:
             self._proposer.tell(asked, record.time_us, attributes)
         self._known[record.candidate.key] = record
         self._outcomes[record.outcome_name] += 1
+        if isinstance(record.outcome, BuildFailed | OverLimits):
+            self._reasons.setdefault(record.outcome_name, record.outcome.message)
         if self._gate is not None:
             self._gate.observe(record)
         knobs = " ".join(f"{name}={value}" for name, value in record.candidate.assignment)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from test_bundle_for_cuda import MATMUL, measure, site
 
 from mlsearch.bundle.archive import open_bundle
+from mlsearch.cli.main import command_line
+from mlsearch.errors import StoreError
+from mlsearch.space.template import built_in_folder
+from mlsearch.tune.unmeasured import UnmeasuredSearch
 
 
 def mlsearch(folder: Path, *arguments: object) -> str:
@@ -33,6 +40,61 @@ def test_the_end_names_the_commands_that_go_on_and_its_table_fits_a_terminal(
     heading, *rows = table.splitlines()[:5]
     assert heading.split()[:4] == ["rank", "estimate", "bound", "by"]
     assert [row.split()[0] for row in rows] == ["1", "2", "3", "untuned"]
+
+
+def test_time_alone_may_be_the_limit(folder: Path) -> None:
+    mlsearch(folder, "tune", "matmul.mlir", "--target", "cuda:sm_90", "--max-time", "1s", "--no-device",
+             "-o", "spec.mlir", "--json", "ahead.json")  # fmt: skip
+    [task] = json.loads((folder / "ahead.json").read_text())["tasks"]
+    assert 1 <= len(task["ranking"]) < 64
+
+
+def test_an_interrupted_run_ranks_and_bundles_what_it_has_built(folder: Path) -> None:
+    arguments = ["tune", "matmul.mlir", "--target", "cuda:sm_90", "--trials", "500", "--no-device", "-o", "spec.mlir"]
+    command = [sys.executable, "-m", "mlsearch.cli.main", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
+        assert process.stdout is not None
+        before = next(line for line in process.stdout if " 2 of 499: " in line)
+        process.send_signal(signal.SIGINT)
+        told = process.stdout.read()
+    assert process.returncode == 130, before + told
+    assert told.splitlines()[-1] == f"interrupted; to go on: mlsearch {' '.join(arguments)}"
+    with open_bundle(folder / "spec.bundle") as bundle:
+        held = {each.candidate.key for each in bundle.manifest.tasks[0].candidates}
+    [task] = json.loads((folder / "spec.ranking.json").read_text())["tasks"]
+    assert len(held) >= 1 and {each["key"] for each in task["ranking"]} == held
+
+
+@pytest.mark.parametrize("command", [("tune", "--no-device"), ("bundle", "export")])
+def test_a_full_disk_is_an_error_and_no_reason_why_a_task_can_not_be_built(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def full(search: UnmeasuredSearch, *arguments: object) -> None:
+        raise StoreError("no space left to write 'store'")
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(UnmeasuredSearch, "run", full)
+    ended = CliRunner().invoke(command_line, [*command, "matmul.mlir", "--target", "cuda:sm_90", "-o", "out"])
+    assert ended.exit_code == 1
+    assert "mlsearch: error: no space left to write 'store'" in ended.output
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("variant", "told"), [("fast", "there is no variant 'fast'"), ("mine", "the payload is built as it is")]
+)
+def test_a_variant_that_would_not_be_looked_at_is_refused(folder: Path, variant: str, told: str) -> None:
+    for source, copy in (
+        ("cuda/contraction_simt", "cuda/my_simt"),
+        ("preprocessing/cpu/o3", "preprocessing/cuda/mine"),
+    ):
+        (folder / "templates" / copy).parent.mkdir(parents=True)
+        shutil.copy(built_in_folder() / f"{source}.mlir", folder / "templates" / f"{copy}.mlir")
+    arguments = ("--target", "cuda:sm_90", "--no-device", "--templates", "templates", "--variants", variant)
+    command = [sys.executable, "-m", "mlsearch.cli.main", "tune", "matmul.mlir", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 1
+    assert told in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def build_ahead(folder: Path, trials: int, target: str = "cuda:sm_90") -> tuple[dict[str, Any], list[str]]:

@@ -98,6 +98,20 @@ def test_output_that_is_no_utf8_is_no_crash() -> None:
     assert run((sys.executable, "-c", r"import os; os.write(1, b'\xff')")).stdout == "�"
 
 
+CRASHED = """x.mlir:5:8: warning: reads uninitialized values
+x.mlir:1:1: note: called from
+Please report issues to https://github.com/iree-org/iree/issues and include the crash backtrace.
+Stack dump:
+0.\tProgram arguments: iree-compile x.mlir
+"""
+
+
+def test_a_warning_is_not_taken_for_the_reason_of_a_crash() -> None:
+    assert ToolRun(("x",), 139, "", CRASHED).headline == "the compiler crashed, without a word on why"
+    told = "LLVM ERROR: Cannot select\n"
+    assert ToolRun(("x",), 134, "", CRASHED.replace("Please", told + "Please")).headline == told.strip()
+
+
 @pytest.mark.parametrize(
     ("stderr", "stdout", "headline"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ def test_what_compiles_waits_and_what_does_not_is_known(case: tuple[Task, Space,
     first = begin(case, tmp_path)
     spent = first.run(100)
     assert spent.outcomes == {"Unmeasured": SIZE - 1, "BuildFailed": 1}
+    assert spent.reasons == {"BuildFailed": "no"}
     assert len(first.waiting()) == SIZE - 1 and first.tried == SIZE
     assert machine.run == Counter()
 
@@ -57,6 +59,19 @@ def test_no_candidate_is_built_twice_by_one_run_or_the_next(
     assert again.run(100).asked == SIZE - 8
     assert len(machine.built) == len(set(machine.built)) == SIZE
     assert begin(case, tmp_path).run(5).asked == 0
+
+
+def test_time_ends_a_search_and_that_of_earlier_runs_counts(
+    case: tuple[Task, Space, Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock is a second later, two candidates are built at a time."""
+    clock = count()
+    monkeypatch.setattr(unmeasured, "monotonic", lambda: float(next(clock)))
+    first = begin(case, tmp_path).run(None, seconds=4.0)
+    assert (first.asked, first.search_s) == (6, 5.0)
+    assert begin(case, tmp_path).run(None, seconds=4.0).asked == 0
+    assert begin(case, tmp_path).run(1, seconds=100.0).asked == 1
+    assert begin(case, tmp_path).run(None, seconds=100.0).asked == SIZE - 7
 
 
 def test_what_waits_is_no_trial_where_the_device_is(case: tuple[Task, Space, Machine], tmp_path: Path) -> None:
