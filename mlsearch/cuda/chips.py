@@ -189,7 +189,7 @@ def find_chip(name: str) -> Chip:
     plain, *parts = name.lower().split("-")
     found = _plainly_named(plain, name)
     for part in parts:
-        if part.isdigit() and 0 < int(part) < 1000:
+        if part.isascii() and part.isdigit() and 0 < int(part) < 1000:
             found = of_size(found, int(part))
         elif part in ARCHITECTURES and part.rstrip("a") == found.architecture.name.rstrip("a"):
             found = for_architecture(found, ARCHITECTURES[part])

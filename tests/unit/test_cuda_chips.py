@@ -68,6 +68,8 @@ def test_a_product_of_another_size_has_a_name_of_its_own() -> None:
     assert (board.name, board.multiprocessors, board.l2_bytes) == ("h100-114", 114, PRODUCTS["h100"].l2_bytes)
     assert find_chip("h100-132") == find_chip("h100")
     assert find_chip("h200-sm_90a").architecture.name == "sm_90a"
+    with pytest.raises(TargetError, match="'²' is neither a number"):
+        find_chip("h100-²")
     with pytest.raises(TargetError, match="'sm_80' is neither a number of multiprocessors nor a variant of sm_90"):
         find_chip("h100-sm_80")
 
