@@ -129,8 +129,8 @@ def require_device(target: Target) -> Target:
         return measured_by(target, this_machines_chip())
     except NoDeviceError as error:
         raise NoDeviceError(
-            f"{error}, so nothing can be measured for {target.chip.name} here; `mlsearch tune --no-device` or"
-            " `mlsearch bundle export` builds for it, `mlsearch bundle run` measures where it is"
+            f"{error}, so nothing can be measured for {target.chip.name} here; `mlsearch tune --no-device` and"
+            " `mlsearch bundle export` build for it, `mlsearch compile` tells whether a spec is applied"
         ) from None
     except TargetMismatchError as error:
         raise TargetError(f"{error}; give --target cuda, or --no-device") from None

@@ -72,9 +72,9 @@ def verify(
 ) -> Verification:
     """Check a spec, also one that was written by hand, against the untuned build of a payload.
 
-    Raises MlsearchError where payload or spec can't even be read or compiled.
+    Raises MlsearchError where payload or spec can't even be read or compiled, and where the device is not.
     """
-    plain = targets.resolve(target, threads)
+    plain = targets.require_device(targets.resolve(target, threads))
     text = specs.read_spec(spec)
     variant = variant_of(text, str(spec))
     resolved = variant.on(plain)

@@ -12,8 +12,10 @@ from cli_fakes import install
 from click.testing import CliRunner, Result
 from test_report_tables import entry, inspected
 
+from mlsearch import target
 from mlsearch.cli.main import command_line
-from mlsearch.errors import SpecError
+from mlsearch.cuda.chips import Chip
+from mlsearch.errors import NoDeviceError, SpecError
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +142,18 @@ def test_verify_ends_with_1_and_names_the_entry_and_why(monkeypatch: pytest.Monk
     assert result.exit_code == 1
     assert json.loads(result.stdout) == {"told": True}
     assert result.stderr.splitlines()[-1] == "mlsearch: error: spec.mlir: entry 'b': applied nowhere"
+
+
+@pytest.mark.parametrize("command", ["verify payload.mlir --spec spec.mlir", "tune payload.mlir"])
+def test_what_measures_says_at_once_that_the_named_gpu_is_not_here(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing() -> Chip:
+        raise NoDeviceError("no CUDA device on this machine (its driver sleeps)")
+
+    monkeypatch.setattr(target, "this_machines_chip", nothing)
+    result = run(f"{command} --target cuda:h200")
+    assert result.exit_code == 1
+    assert "(its driver sleeps), so nothing can be measured for h200 here; `mlsearch tune --no-device`" in result.stderr
+    # After the header, and before anything else.
+    assert len(result.output.splitlines()) == 2
