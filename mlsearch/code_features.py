@@ -21,6 +21,7 @@ class PtxCounts:
     """`cp.async`, the group bookkeeping left out."""
     barriers: int
     fma: int
+    """Multiply-adds of floats; where there are none, those of integers."""
     global_loads: int
     global_vector_loads: int
     """16 bytes at a time."""

@@ -35,7 +35,8 @@ def count(ptx: str) -> PtxCounts:
         ldmatrix=of("ldmatrix"),
         async_copies=of("cp.async", without=("commit_group", "wait_group", "wait_all")),
         barriers=of("bar.sync", "barrier.sync", "bar.warp.sync"),
-        fma=of("fma."),
+        # Beside multiply-adds of floats, those of integers are arithmetic of addresses.
+        fma=of("fma.") or of("mad.lo."),
         global_loads=of("ld.global"),
         global_vector_loads=sum(1 for name in names if name.startswith("ld.global") and _is_16_bytes(name)),
         global_stores=of("st.global"),

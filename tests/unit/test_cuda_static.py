@@ -58,9 +58,16 @@ def test_instructions_are_counted_by_what_they_do() -> None:
     assert counts.target == "sm_90"
     assert (counts.mma, counts.mma_flops, counts.ldmatrix, counts.async_copies) == (1, 2 * 16 * 8 * 16, 1, 1)
     assert (counts.barriers, counts.fma, counts.local_accesses) == (1, 1, 1)
+
     assert (counts.global_loads, counts.global_vector_loads, counts.global_stores) == (2, 1, 1)
     assert (counts.shared_loads, counts.shared_vector_loads) == (2, 1)
     assert counts.virtual_registers == 576
+
+
+def test_integers_are_multiplied_and_added_where_no_floats_are() -> None:
+    mad = "\tmad.lo.s32 \t%r1, %r2, %r3, %r4;\n"
+    assert count(PTX.replace("\tst.local", 3 * mad + "\tst.local")).fma == 1
+    assert count(PTX.replace("\tfma.rn.f32 \t%r1, %r2, %r3, %r4;\n", 3 * mad)).fma == 3
 
 
 def test_registers_spills_and_shared_memory_are_read_for_each_kernel() -> None:
