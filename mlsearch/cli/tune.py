@@ -181,9 +181,12 @@ def tune_command(
             variants=variants,
         )
         if no_device:
-            from mlsearch.bundle.ahead import earlier_bundle, write_ahead_bundle
-            from mlsearch.tune.ahead import build_ahead
+            from mlsearch.bundle.ahead import bundle_path, earlier_bundle, write_ahead_bundle
+            from mlsearch.tune.ahead import build_ahead, ranking_path
 
+            for path in (ranking_path(options), bundle_path(options)):
+                refuse_to_overwrite(path, payload, store, json_to)
+                check_writable(path)
             try:
                 ahead = build_ahead(options, watch, write_ahead_bundle, earlier_bundle(options))
             except KeyboardInterrupt:

@@ -183,13 +183,17 @@ def build_ahead(
             tasks=tuple(built),
             not_tunable=tuple(idle),
             spec=options.output,
-            ranking=options.output.with_suffix(".ranking.json"),
+            ranking=ranking_path(options),
             bundle=bundle,
             missing=missing,
             interrupted=any(each.interrupted for each in built),
         )
     write_atomically(summary.ranking, json.dumps(summary.to_json(), indent=1) + "\n")
     return summary
+
+
+def ranking_path(options: TuneOptions) -> Path:
+    return options.output.with_suffix(".ranking.json")
 
 
 @dataclass(frozen=True)

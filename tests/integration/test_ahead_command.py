@@ -81,6 +81,43 @@ def test_a_full_disk_is_an_error_and_no_reason_why_a_task_can_not_be_built(
 
 
 @pytest.mark.parametrize(
+    ("option", "name"), [("--store", "out.bundle"), ("--json", "out.bundle"), ("--store", "out.ranking.json")]
+)
+def test_what_is_written_beside_the_spec_overwrites_nothing_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, option: str, name: str
+) -> None:
+    monkeypatch.chdir(folder)
+    arguments = [
+        "tune",
+        "matmul.mlir",
+        "--target",
+        "cuda:sm_90",
+        "--no-device",
+        "-o",
+        "out.mlir",
+        "--trials",
+        "1",
+        option,
+        name,
+    ]
+    ended = CliRunner().invoke(command_line, arguments)
+    assert ended.exit_code == 2
+    assert f"the output would overwrite {name}; choose another file" in ended.output
+    assert [each.name for each in folder.iterdir()] == ["matmul.mlir"]
+
+
+def test_a_bundle_that_can_not_be_written_is_told_before_anything_is_built(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("out.bundle").mkdir()
+    arguments = ["tune", "matmul.mlir", "--target", "cuda:sm_90", "--no-device", "--trials", "1", "-o", "out.mlir"]
+    ended = CliRunner().invoke(command_line, arguments)
+    assert ended.exit_code == 1
+    assert "mlsearch: error: can't write out.bundle: it is a folder; name a file" in ended.output
+
+
+@pytest.mark.parametrize(
     ("variant", "told"), [("fast", "there is no variant 'fast'"), ("mine", "the payload is built as it is")]
 )
 def test_a_variant_that_would_not_be_looked_at_is_refused(folder: Path, variant: str, told: str) -> None:
