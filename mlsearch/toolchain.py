@@ -22,6 +22,7 @@ LIBRARY_FLAG = "--iree-codegen-transform-dialect-library"
 NO_THREADS = "--mlir-disable-threading"
 """IREE 3.13 loads a transform library under a lock, and verifies it with the thread pool: while it waits there, a
 thread may take up the next dispatch, which wants the same lock. Seen as a hang, now and then."""
+_LEASH = Path(__file__).with_name("leash.py")
 
 
 _CRASH = "Please report issues to "
@@ -99,23 +100,35 @@ def library_argument(library: Path) -> str:
 
 
 def run(argv: tuple[str, ...], timeout_s: float = 900.0) -> ToolRun:
-    """Run a tool to its end. A nonzero exit is in the result; only a timeout raises (ToolchainError).
+    """Run a tool to its end. A nonzero exit is in the result; only a timeout raises (ToolchainError), and a tool that
+    does not start (OSError).
 
     Whatever ends this early ends the tool with all its processes: `iree-compile` is a script that starts the compiler.
+    On Linux that holds for SIGKILL as well, see `leash`.
     """
-    with subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end) as status:
         try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
-        except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise ToolchainError(f"no result after {timeout_s:.0f} s: {shlex.join(argv)}") from error
-            raise
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), str(write_end), *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(write_end,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(write_end)
+        with process:
+            try:
+                stdout, stderr = process.communicate(timeout=timeout_s)
+            except BaseException as error:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise ToolchainError(f"no result after {timeout_s:.0f} s: {shlex.join(argv)}") from error
+                raise
+        refused = status.read()
+    if refused:
+        raise OSError(int(refused), os.strerror(int(refused)), argv[0])
     return ToolRun(argv, process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +12,7 @@ from typing import NoReturn
 
 import pytest
 
+import mlsearch
 from mlsearch.errors import TargetError, ToolchainError
 from mlsearch.target import Target, host_hardware, resolve
 from mlsearch.toolchain import ToolRun, compile_argv, library_argument, run, tool_path
@@ -72,13 +75,57 @@ def test_a_tool_that_is_out_of_time_goes_with_the_processes_that_it_started(
     monkeypatch.setattr(subprocess.Popen, "communicate", out_of_time)
     with pytest.raises(ToolchainError, match="no result after 3 s"):
         run((sys.executable, "-c", outer), timeout_s=3.0)
-    stat = Path("/proc", (tmp_path / "pid").read_text(), "stat")
-    for _ in range(1000):
-        # Gone, or dead and not yet collected by whoever adopted it.
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
-            return
+    assert _ends(_written(tmp_path / "pid"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's end on Linux only")
+def test_a_tool_goes_with_all_its_processes_when_its_parent_is_killed_outright(tmp_path: Path) -> None:
+    inner = "import os, pathlib, time; pathlib.Path('inner').write_text(str(os.getpid())); time.sleep(60)"
+    outer = (
+        "import os, pathlib, subprocess, sys; pathlib.Path('outer').write_text(str(os.getpid()));"
+        f" subprocess.run([sys.executable, '-c', {inner!r}])"
+    )
+    parent = f"import sys; from mlsearch.toolchain import run; run((sys.executable, '-c', {outer!r}))"
+    with subprocess.Popen([sys.executable, "-c", parent], cwd=tmp_path, env=_environment()) as process:
+        outer_pid, inner_pid = (_written(tmp_path / name) for name in ("outer", "inner"))
+        process.kill()
+    assert _ends(outer_pid) and _ends(inner_pid)
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(Path(mlsearch.__file__).parents[1])}
+
+
+def _written(path: Path) -> int:
+    """A number that another process writes to a file."""
+    for _ in range(400):
+        if path.exists() and path.read_text():
+            return int(path.read_text())
         time.sleep(0.05)
-    raise AssertionError("the inner process is still there")
+    raise AssertionError(f"nothing in {path}")
+
+
+def _ends(pid: int) -> bool:
+    """Whether a process is soon gone, or dead and not yet collected by whoever adopted it."""
+    stat = Path("/proc", str(pid), "stat")
+    for _ in range(1000):
+        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_tool_that_does_not_start_is_told_as_ever(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="No such file or directory: '/no/such/tool'"):
+        run(("/no/such/tool",))
+    (tmp_path / "text").write_text("no program")
+    with pytest.raises(PermissionError):
+        run((str(tmp_path / "text"),))
+
+
+def test_a_tool_that_crashes_says_how() -> None:
+    assert run((sys.executable, "-c", "import os; os.abort()")).returncode == -signal.SIGABRT
+    assert run((sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")).returncode == -signal.SIGKILL
 
 
 def test_a_failing_tool_is_a_value_with_all_it_said() -> None:
