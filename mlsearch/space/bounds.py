@@ -31,27 +31,32 @@ class Interval:
 _ALL = Interval(-inf, inf)
 
 
+class _NothingLeftError(Exception):
+    """A knob has no value that satisfies all constraints; arithmetic with its bounds would mean nothing."""
+
+
 def bounded_domains(
     knobs: Sequence[str],
     known: Mapping[str, Sequence[int]],
     assertions: Sequence[Assertion],
     dims: Mapping[str, int],
 ) -> dict[str, tuple[int, ...]]:
-    """For each of `knobs` all integers that it may have; `known` are the domains of the others. All are empty where the
-    constraints contradict each other, as they do for a problem that is smaller than a matrix instruction.
+    """For each of `knobs` all integers that it may have, none where the constraints contradict each other; `known` are
+    the domains of the others.
 
     Raises TemplateError for a knob that the constraints do not bound, or to more than 16384 values.
     """
     bounds = dict.fromkeys(knobs, _ALL)
     bounds |= {name: Interval(min(values), max(values)) for name, values in known.items()}
-    for _ in range(_ROUNDS):
-        before = dict(bounds)
-        for assertion in assertions:
-            _require(assertion.condition, bounds, dims)
-            if any(interval.low > interval.high for interval in bounds.values()):
-                return dict.fromkeys(knobs, ())
-        if bounds == before:
-            break
+    try:
+        for _ in range(_ROUNDS):
+            before = dict(bounds)
+            for assertion in assertions:
+                _require(assertion.condition, bounds, dims)
+            if bounds == before:
+                break
+    except _NothingLeftError:
+        return dict.fromkeys(knobs, ())
     domains = {}
     for knob in knobs:
         interval = bounds[knob]
@@ -101,6 +106,8 @@ def _push(term: Expression, allowed: Interval, bounds: dict[str, Interval], dims
     if term.op == "knob":
         name = str(term.value)
         bounds[name] = bounds[name].meet(allowed)
+        if bounds[name].low > bounds[name].high:
+            raise _NothingLeftError
         return
     if term.op == "int.mul":
         ranges = [_range(argument, bounds, dims) for argument in term.arguments]

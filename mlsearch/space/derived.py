@@ -8,6 +8,7 @@ record's candidate can be built again.
     derived/window_tiles   those whose window can't
     derived/packed_tiles   what puts a tensor into packed tiles, or back, alone or with elementwise ops
     derived/loop_tiles     contractions with several loops of a kind, and whatever no other template applies to
+    derived/own_choice     on a GPU, whatever IREE configures: see `own_choice`
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from mlsearch.space.derived_windows import window_tiles
 from mlsearch.space.template import Template
 
 PREFIX = "derived/"
+OWN_CHOICE = f"{PREFIX}own_choice"
 
 
 def derived_templates(

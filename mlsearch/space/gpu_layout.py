@@ -69,7 +69,7 @@ def lay_out_gpu(declarations: Declarations, view: DispatchView, knobs: Mapping[s
         assert isinstance(buffers, dict)
         chosen.append(("stages", prod(tile_size(each, knobs) for each in buffers.values())))
     return Layout(
-        tiling=Tiling(_tiles(loops, sizes, extras, distributes), tuple([*chosen, ("threads", threads)])),
+        tiling=Tiling(tiles(loops, sizes, extras, distributes), tuple([*chosen, ("threads", threads)])),
         root_config=root,
         companion_configs=companions,
         options=dictionary(options),
@@ -99,10 +99,10 @@ def _workgroup_size(
     return x, y, z
 
 
-def _tiles(
+def tiles(
     loops: Sequence[Loop], sizes: Mapping[str, tuple[int, ...]], extras: Mapping[str, str], distributes: bool
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """The levels of `workload.GPU_TILES`, of those that the template's pipeline has."""
+    """The levels of `workload.GPU_TILES`, of those that the pipeline has; `distributes`: for VectorDistribute."""
     shape = matrix_instruction(extras.get("mma_kind", ""))
     # TileAndFuse counts a warp's tile and a step in matrix instructions.
     units = dict(zip("mnk", shape, strict=True)) if shape and not distributes else {}

@@ -11,9 +11,10 @@ from mlsearch.candidate import Candidate, KnobValue
 from mlsearch.errors import KnobError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText
-from mlsearch.space.derived import derived_templates
+from mlsearch.space.derived import OWN_CHOICE, derived_templates
 from mlsearch.space.emitted import EmittedTemplate, emitted_templates
 from mlsearch.space.knobs import Knob
+from mlsearch.space.own_choice import own_choice
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
@@ -156,18 +157,22 @@ def build_space(
     view: DispatchView, templates: Sequence[Template], target: Target, late_view: DispatchView | None = None
 ) -> Space:
     """The space of a dispatch out of the templates that apply to it: fallbacks only where no other has a candidate. On
-    a CPU, what can be derived from the dispatch comes along."""
+    a CPU, what can be derived from the dispatch comes along; on a GPU, what IREE chooses itself."""
     facts = dims_and_facts(view, target)
-    facts["emitted"] = sum(isinstance(template, EmittedTemplate) for template in templates)
     # No template in a file knows of packed tiles, which cuts have to respect.
-    files = [] if view.packed_tile else templates
-    parts = [TemplateSpace(template, facts) for template in files if template.applies_to(view)]
+    files = [] if view.packed_tile else [template for template in templates if template.applies_to(view)]
+    emitted = [TemplateSpace(template, facts) for template in files if isinstance(template, EmittedTemplate)]
+    facts["emitted"] = sum(1 for part in emitted if len(part))
+    parts = [*emitted, *(TemplateSpace(each, facts) for each in files if not isinstance(each, EmittedTemplate))]
     usable = [part for part in parts if len(part) and (late_view or not part.template.declarations.is_strategy)]
     specific = [part for part in usable if not part.template.declarations.is_fallback]
     chosen = specific or usable
     if target.chip is None:
         derived = derived_templates(view, late_view, facts, is_covered=bool(chosen))
         chosen += [TemplateSpace(template, facts) for template in derived]
+    else:
+        own = own_choice(view, late_view, facts, chosen, OWN_CHOICE)
+        chosen += [TemplateSpace(own, facts)] if own is not None else []
     return Space(chosen, view, facts["lanes"], late_view)
 
 
@@ -191,11 +196,11 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     `wide_lanes`: the same for what is computed with, since elements of less than 32 bits are widened; `vector_bytes`;
     `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`, where a GPU's l1 is the
     shared memory of a block; `threads`; `mma_f16`, `mma_bf16`: 1 if a GPU's matrix instructions take the inputs' type,
-    else 0; `emitted`: how many spaces the compiler itself emits; `inner`: size of the innermost loop that another op
-    runs in parallel where the root op reduces, or 1; `rows_contiguous`: 1 if an input lies in memory along the root
-    op's innermost reduction loop, else 0; `transposed`: which operand, counted from 1, is the first that moves along
-    the root op's innermost loop, but does not lie in memory along it; 0 if there is none; `exponentials`: how many ops
-    compute exponentials.
+    else 0; `emitted`: how many spaces the compiler itself emits, of those that have a candidate; `inner`: size of the
+    innermost loop that another op runs in parallel where the root op reduces, or 1; `rows_contiguous`: 1 if an input
+    lies in memory along the root op's innermost reduction loop, else 0; `transposed`: which operand, counted from 1, is
+    the first that moves along the root op's innermost loop, but does not lie in memory along it; 0 if there is none;
+    `exponentials`: how many ops compute exponentials.
     """
     workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]

@@ -107,6 +107,15 @@ class TemplateSpace:
             for position, knob in enumerate(self.knobs)
         }
 
+    def columns(self) -> dict[str, NDArray[np.int64]]:
+        """For each knob what constraints see of its value, in every row of the table."""
+        rows = self._table[0]
+        whole = {knob.name: knob for knob in self.template.knobs}
+        return {
+            knob.name: np.array([whole[knob.name].number(value) for value in knob.values], dtype=np.int64)[rows[:, i]]
+            for i, knob in enumerate(self.knobs)
+        }
+
     @property
     def total(self) -> int:
         """Number of assignments, valid or not, in the template's whole domains."""
