@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import z3
+from spec_time_functions import matmul as function_of_matmul
+from spec_time_functions import read
 
 from mlsearch import toolchain
 from mlsearch.cuda.chips import find_chip
@@ -18,6 +20,8 @@ from mlsearch.ir.template import Assertion, Expression
 from mlsearch.payload import load_payload
 from mlsearch.space.bounds import bounded_domains
 from mlsearch.space.emitted import EmittedTemplate, emitted_templates, template_of
+from mlsearch.space.space import build_space
+from mlsearch.space.template import Template, built_in_folder
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.space.terms import reduced, text_of
 from mlsearch.target import resolve
@@ -196,6 +200,17 @@ def test_constraints_that_cannot_be_followed_become_a_note(
     assert "t0: a space that the compiler emits can't be followed: a module with 0 iree_codegen" in note
 
 
+def test_only_emitted_spaces_with_a_candidate_count(small: list[str]) -> None:
+    view, target = read(function_of_matmul(64, 32, 64, types="f16")), resolve("cuda:sm_80", 1)
+    template = template_of(small[0], "emitted", Path("emitted.mlir"), find_chip("sm_80"))
+    never = Assertion(Expression("eq", (Expression("constant", value=0), Expression("constant", value=1))), "never", ())
+    declared = template.declarations
+    empty = replace(template, declarations=replace(declared, assertions=(*declared.assertions, never)))
+    stand_in = Template.load(built_in_folder() / "cuda" / "contraction_mma.mlir", built_in_folder())
+    assert list(build_space(view, [template, stand_in], target).parts) == ["emitted"]
+    assert list(build_space(view, [empty, stand_in], target).parts) == ["cuda/contraction_mma"]
+
+
 # ------------------------------------------------------------------------------- terms and bounds
 
 
@@ -248,3 +263,14 @@ def test_contradictions_leave_no_value_at_all() -> None:
         holds("eq", Expression("int.div", (number(7), count)), knob("tiles")),
     ]
     assert bounded_domains(["count", "tiles"], {}, assertions, {}) == {"count": (), "tiles": ()}
+
+
+def test_constraints_that_contradict_each_other_leave_no_value() -> None:
+    # As IREE's do for loops shorter than a matrix instruction: b is 0, and what b divides is divided by 0.
+    assertions = [
+        holds("int.cmp", knob("b"), number(1), value="ge"),
+        holds("int.cmp", knob("b"), number(0), value="le"),
+        holds("int.cmp", knob("a"), number(1), value="ge"),
+        holds("int.cmp", Expression("int.mul", (knob("a"), knob("b"))), number(4), value="ge"),
+    ]
+    assert bounded_domains(["a", "b"], {}, assertions, {}) == {"a": (), "b": ()}
