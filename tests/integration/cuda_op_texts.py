@@ -16,16 +16,57 @@ func.func @f(%a: tensor<{m}x{k}x{inputs}>, %b: tensor<{k}x{n}x{inputs}>) -> tens
 """
 
 
-BATCH_MATMUL = """
-func.func @f(%a: tensor<4x64x64xf16>, %b: tensor<4x64x64xf16>) -> tensor<4x64x64xf32> {
+def batch_matmul(inputs: str, b: int, m: int, n: int, k: int) -> str:
+    left, right, out = f"tensor<{b}x{m}x{k}x{inputs}>", f"tensor<{b}x{k}x{n}x{inputs}>", f"tensor<{b}x{m}x{n}xf32>"
+    return f"""
+func.func @f(%a: {left}, %b: {right}) -> {out} {{
   %zero = arith.constant 0.0 : f32
-  %empty = tensor.empty() : tensor<4x64x64xf32>
-  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<4x64x64xf32>) -> tensor<4x64x64xf32>
-  %c = linalg.batch_matmul ins(%a, %b : tensor<4x64x64xf16>, tensor<4x64x64xf16>)
-                           outs(%init : tensor<4x64x64xf32>) -> tensor<4x64x64xf32>
-  return %c : tensor<4x64x64xf32>
-}
+  %empty = tensor.empty() : {out}
+  %init = linalg.fill ins(%zero : f32) outs(%empty : {out}) -> {out}
+  %c = linalg.batch_matmul ins(%a, %b : {left}, {right}) outs(%init : {out}) -> {out}
+  return %c : {out}
+}}
 """
+
+
+def elementwise(shape: str) -> str:
+    tensor, dims = f"tensor<{shape}xf32>", ", ".join(f"d{i}" for i in range(shape.count("x") + 1))
+    kinds = ", ".join(['"parallel"'] * (shape.count("x") + 1))
+    return f"""
+#all = affine_map<({dims}) -> ({dims})>
+func.func @f(%a: {tensor}, %b: {tensor}) -> {tensor} {{
+  %empty = tensor.empty() : {tensor}
+  %c = linalg.generic {{indexing_maps = [#all, #all, #all], iterator_types = [{kinds}]}}
+      ins(%a, %b : {tensor}, {tensor}) outs(%empty : {tensor}) {{
+  ^bb0(%x: f32, %y: f32, %out: f32):
+    %sum = arith.addf %x, %y : f32
+    linalg.yield %sum : f32
+  }} -> {tensor}
+  return %c : {tensor}
+}}
+"""
+
+
+def summed(shape: str, *kinds: str) -> str:
+    """A sum along the loops that are `reduction`, not `parallel`."""
+    sizes = shape.split("x")
+    whole = f"tensor<{shape}xf32>"
+    left = "".join(f"{size}x" for size, kind in zip(sizes, kinds, strict=True) if kind == "parallel")
+    dims = ", ".join(str(index) for index, kind in enumerate(kinds) if kind == "reduction")
+    return f"""
+func.func @f(%a: {whole}) -> tensor<{left}f32> {{
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<{left}f32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<{left}f32>) -> tensor<{left}f32>
+  %c = linalg.reduce ins(%a : {whole}) outs(%init : tensor<{left}f32>) dimensions = [{dims}]
+    (%x: f32, %so_far: f32) {{
+      %sum = arith.addf %x, %so_far : f32
+      linalg.yield %sum : f32
+    }}
+  return %c : tensor<{left}f32>
+}}
+"""
+
 
 MATMUL_BIAS_GELU = """
 #row = affine_map<(i, j) -> (j)>
@@ -55,8 +96,8 @@ func.func @f(%a: tensor<64x128xf16>, %b: tensor<128x64xf16>, %bias: tensor<64xf3
 """
 
 
-def convolution(inputs: str, size: int = 16) -> str:
-    image, filters = f"tensor<1x{size + 2}x{size + 2}x32x{inputs}>", f"tensor<3x3x32x32x{inputs}>"
+def convolution(inputs: str, size: int = 16, channels: int = 32) -> str:
+    image, filters = f"tensor<1x{size + 2}x{size + 2}x{channels}x{inputs}>", f"tensor<3x3x{channels}x32x{inputs}>"
     out = f"tensor<1x{size}x{size}x32xf32>"
     return f"""
 func.func @f(%image: {image}, %filter: {filters}) -> {out} {{
@@ -159,7 +200,7 @@ OPS = {
     "matmul bf16": contraction("bf16", 128, 128, 128),
     "matmul f32": contraction("f32", 128, 128, 64),
     "odd matmul f16": contraction("f16", 731, 1023, 137),
-    "batch matmul f16": BATCH_MATMUL,
+    "batch matmul f16": batch_matmul("f16", 4, 64, 64, 64),
     "matmul bias GELU f16": MATMUL_BIAS_GELU,
     "conv2d f16": convolution("f16"),
     "conv2d f32": convolution("f32"),

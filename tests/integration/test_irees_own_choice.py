@@ -1,20 +1,23 @@
-"""IREE's own choice for each kind of op is a point of the CUDA space, so that a search can walk around it.
+"""IREE's own choice for every op is a point of the CUDA space, so that a search can walk around it.
 
-The proof is the code: an assignment of the space compiles to the PTX of the untuned build, byte for byte.
+The proof is the code: an assignment of the space compiles to the PTX of the untuned build, byte for byte. For common
+ops it is one of a template in a file; for all it is the default of the template that takes the choice over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from conftest import CudaSpaces
-from cuda_op_texts import OPS, SOFTMAX, contraction, convolution
+from cuda_op_texts import OPS, SOFTMAX, batch_matmul, contraction, convolution, elementwise, summed
 
 from mlsearch.builder import LocalBuilder
 from mlsearch.candidate import BuildRequest, Built, Candidate
 from mlsearch.cuda.executable import read_kernels
 from mlsearch.ir.library import library_text
+from mlsearch.space.derived import OWN_CHOICE
 from mlsearch.space.space import Space
 from mlsearch.target import resolve
 
@@ -35,6 +38,33 @@ func.func @f(%a: tensor<128x128xf16>, %b: tensor<128x128xf16>, %c: tensor<128x12
   %d = linalg.matmul ins(%a, %b : tensor<128x128xf16>, tensor<128x128xf16>)
                      outs(%c : tensor<128x128xf32>) -> tensor<128x128xf32>
   return %d : tensor<128x128xf32>
+}
+"""
+TRANSPOSE_3D = """
+func.func @f(%x: tensor<32x64x96xf32>) -> tensor<96x64x32xf32> {
+  %empty = tensor.empty() : tensor<96x64x32xf32>
+  %y = linalg.transpose ins(%x : tensor<32x64x96xf32>) outs(%empty : tensor<96x64x32xf32>) permutation = [2, 1, 0]
+  return %y : tensor<96x64x32xf32>
+}
+"""
+VECMAT = """
+func.func @f(%a: tensor<1023xf32>, %b: tensor<1023x511xf32>) -> tensor<511xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<511xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<511xf32>) -> tensor<511xf32>
+  %c = linalg.vecmat ins(%a, %b : tensor<1023xf32>, tensor<1023x511xf32>)
+                     outs(%init : tensor<511xf32>) -> tensor<511xf32>
+  return %c : tensor<511xf32>
+}
+"""
+DEPTHWISE = """
+func.func @f(%image: tensor<1x18x18x32xf16>, %filter: tensor<3x3x32xf16>) -> tensor<1x16x16x32xf16> {
+  %zero = arith.constant 0.0 : f16
+  %empty = tensor.empty() : tensor<1x16x16x32xf16>
+  %init = linalg.fill ins(%zero : f16) outs(%empty : tensor<1x16x16x32xf16>) -> tensor<1x16x16x32xf16>
+  %c = linalg.depthwise_conv_2d_nhwc_hwc ins(%image, %filter : tensor<1x18x18x32xf16>, tensor<3x3x32xf16>)
+                                         outs(%init : tensor<1x16x16x32xf16>) -> tensor<1x16x16x32xf16>
+  return %c : tensor<1x16x16x32xf16>
 }
 """
 MORE_OPS = {
@@ -131,6 +161,56 @@ def test_irees_own_choice_is_in_the_space(
         ptx[request.key] = kernel.ptx
     for key in ptx:
         assert ptx[key] == ptx[key.replace("untuned", "own")]
+
+
+ALONE = ("matmul f16 of 7x13x5", "conv2d f16", "sum of a prime", "sum of rows of 37", "elementwise 1x1")
+"""Another template has the tiles, or there is nothing to vary."""
+ANY_OPS = {
+    "matmul f32 of 16x4096x4096": contraction("f32", 16, 4096, 4096),
+    "matmul f32 of 8x128x20": contraction("f32", 8, 128, 20),
+    "matmul f32 of 5x5x64": contraction("f32", 5, 5, 64),
+    "matmul f16 of 7x13x5": contraction("f16", 7, 13, 5),
+    "batch matmul f16 of 3x33x17x65": batch_matmul("f16", 3, 33, 17, 65),
+    "vecmat f32 of odd sizes": VECMAT,
+    "sum of a prime": summed("1009", "reduction"),
+    "sum of rows of 37": summed("64x37", "parallel", "reduction"),
+    "sum of 0 and 2": summed("8x16x64", "reduction", "parallel", "reduction"),
+    "conv2d f16": convolution("f16"),
+    "conv2d f16 of 3 channels": convolution("f16", channels=3),
+    "conv2d f32 of 11 channels": convolution("f32", 14, channels=11),
+    "depthwise f16": DEPTHWISE,
+    "transpose 210": TRANSPOSE_3D,
+    "elementwise 1x1": elementwise("1x1"),
+}
+NEAR = 3
+
+
+@pytest.mark.parametrize(
+    ("op", "architecture"),
+    [*((op, "sm_90") for op in ANY_OPS), *((op, "sm_80") for op in list(ANY_OPS)[:5])],
+)
+def test_whatever_iree_chooses_is_a_candidate_and_those_near_it_compile(
+    op: str, architecture: str, builder: LocalBuilder, cuda_spaces: CudaSpaces
+) -> None:
+    [(task, space)] = cuda_spaces(ANY_OPS[op], architecture)
+    assert task.module is not None
+    part = space.parts[OWN_CHOICE]
+    own = part.template.candidate({knob.name: knob.default for knob in part.knobs})
+    assert part.priors()[0] == own
+    near = space.neighbours(own, np.random.default_rng(0), NEAR)
+    assert len(near) == (0 if op in ALONE else NEAR)
+    flags = resolve(f"cuda:{architecture}", 1).compile_flags
+    requests = [BuildRequest("untuned", task.module, None, (), flags, 60.0)]
+    for index, candidate in enumerate([own, *near]):
+        library = library_text([space.entry(task.entry_name, candidate)])
+        requests.append(BuildRequest(f"{index}", task.module, library, (task.entry_name,), flags, 60.0))
+    ptx = {}
+    for request, outcome in builder.build(requests):
+        assert isinstance(outcome, Built), (request.library, outcome)
+        [kernel] = read_kernels(outcome.artifact.read_bytes())
+        ptx[request.key] = kernel.ptx
+    assert ptx["0"] == ptx["untuned"]
+    assert len(set(ptx.values())) > 1 or op in ALONE
 
 
 def candidate_of(space: Space, choice: Choice) -> Candidate:
