@@ -12,8 +12,8 @@
 //            promote              operands that a workgroup copies to shared memory first.
 //            no_reduce_shared_memory_bank_conflicts   whether the rows of these copies stay unpadded.
 //            counted              roles whose threads are counted along x and y of the workgroup; all along x if empty.
-// IREE's own choice is one of the assignments where it has a row or more for each thread. Its tiles of 16 x 256, 8 x 128
-// and 1 x 128 go to more threads than they have rows, and are left out.
+// IREE's own choice is one of the assignments where it has a tile for each thread, and whole warps. Its tiles of 16 x 256,
+// 8 x 128 and 1 x 128 go to more threads than that; those are in `derived/own_choice`.
 // Known failures, which the constraints keep out: more than 64 accumulators a thread and long unrolled steps spill;
 //            copies of both operands that do not fit into a block's shared memory do not launch.
 module attributes {mlsearch.fallback, transform.with_named_sequence} {

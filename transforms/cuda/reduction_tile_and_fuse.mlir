@@ -9,7 +9,8 @@
 // Knobs      thread     neighbouring outputs of a thread.
 //            threads    threads of a workgroup.
 //            step       iterations of the innermost reduction loop in one step, unrolled.
-// IREE's own choice is one of the assignments, as far as the domain of `step` goes.
+// IREE's own choice is one of the assignments where there is one reduction loop: it steps by 4 or by the loop's smallest
+// prime factor, and by 1 where that is above 32.
 // Known failures, which the constraints keep out: a step that does not divide the reduction is not vectorized; long
 //            unrolled steps compile for long.
 module attributes {mlsearch.fallback, transform.with_named_sequence} {
