@@ -130,7 +130,8 @@ def _columns(part: TemplateSpace, level: str, loops: Sequence[Loop]) -> list[NDA
         sizes = template.emitted.knob_tree.get(level)
         return [_size(each, numbers) for each in sizes] if isinstance(sizes, list) else None
     tree = template.declarations.knob_tree.get(level)
-    return [_size(tree.get(loop.role, 1), numbers) for loop in loops] if isinstance(tree, dict) else None
+    unnamed = 0 if level == "subgroup" else 1
+    return [_size(tree.get(loop.role, unnamed), numbers) for loop in loops] if isinstance(tree, dict) else None
 
 
 def _size(leaf: object, numbers: Mapping[str, NDArray[np.int64]]) -> NDArray[np.int64] | int:

@@ -19,7 +19,7 @@ from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
 from mlsearch.task import Task
-from mlsearch.workload import Tiling, Workload, element_bytes
+from mlsearch.workload import ATTENTION, Tiling, Workload, element_bytes
 
 TEMPLATE_PARAMETER = "template"
 _TRIES_PER_NEIGHBOUR = 10
@@ -195,19 +195,22 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     `lanes`, `registers`: elements of the output type in a vector register, and how many of those there are;
     `wide_lanes`: the same for what is computed with, since elements of less than 32 bits are widened; `vector_bytes`;
     `element_bytes`: of the output; `input_bytes`: of the widest input; `l1_bytes`, `l2_bytes`, where a GPU's l1 is the
-    shared memory of a block; `threads`; `mma_f16`, `mma_bf16`: 1 if a GPU's matrix instructions take the inputs' type,
-    else 0; `emitted`: how many spaces the compiler itself emits, of those that have a candidate; `inner`: size of the
-    innermost loop that another op runs in parallel where the root op reduces, or 1; `rows_contiguous`: 1 if an input
-    lies in memory along the root op's innermost reduction loop, else 0; `transposed`: which operand, counted from 1, is
-    the first that moves along the root op's innermost loop, but does not lie in memory along it; 0 if there is none;
-    `exponentials`: how many ops compute exponentials.
+    shared memory of a block; `threads`; `mma_f16`, `mma_bf16`: 1 if a GPU's matrix instructions take the inputs' type
+    and sum up in f32 as the op does, else 0; `mma_f16_f16`: the same for f16 in f16; `emitted`: how many spaces the
+    compiler itself emits, of those that have a candidate; `inner`: size of the innermost loop that another op runs in
+    parallel where the root op reduces, or 1; `rows_contiguous`: 1 if an input lies in memory along the root op's
+    innermost reduction loop, else 0; `transposed`: which operand, counted from 1, is the first that moves along the
+    root op's innermost loop, but does not lie in memory along it; 0 if there is none; `exponentials`: how many ops
+    compute exponentials.
     """
     workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]
     inputs = [operand for operand in workload.operands if not operand.is_output] or outputs
     output_bytes = max((element_bytes(operand.element_type) for operand in outputs), default=4)
     hardware = target.hardware
-    types = {operand.element_type for operand in inputs}
+    types, results = ({operand.element_type for operand in each} for each in (inputs, outputs))
+    # Whatever an attention gives, it sums up in f32.
+    in_f32 = results == {"f32"} or workload.op_kind == ATTENTION
     mma = target.chip.architecture.mma if target.chip else ()
     return {
         **workload.dims,
@@ -221,8 +224,9 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
         "l1_bytes": hardware.l1_bytes,
         "l2_bytes": hardware.l2_bytes,
         "threads": target.threads,
-        "mma_f16": int(types == {"f16"} and "NV_MMA_SYNC_F32_16x8x16_F16" in mma),
-        "mma_bf16": int(types == {"bf16"} and "NV_MMA_SYNC_F32_16x8x16_BF16" in mma),
+        "mma_f16": int(types == {"f16"} and in_f32 and "NV_MMA_SYNC_F32_16x8x16_F16" in mma),
+        "mma_bf16": int(types == {"bf16"} and in_f32 and "NV_MMA_SYNC_F32_16x8x16_BF16" in mma),
+        "mma_f16_f16": int(types == {"f16"} == results and "NV_MMA_SYNC_F16_16x8x16_F16" in mma),
         "emitted": 0,
         "inner": _inner_size(view),
         "rows_contiguous": int(_reduces_rows(workload)),

@@ -16,13 +16,13 @@ func.func @f(%a: tensor<{m}x{k}x{inputs}>, %b: tensor<{k}x{n}x{inputs}>) -> tens
 """
 
 
-def batch_matmul(inputs: str, b: int, m: int, n: int, k: int) -> str:
-    left, right, out = f"tensor<{b}x{m}x{k}x{inputs}>", f"tensor<{b}x{k}x{n}x{inputs}>", f"tensor<{b}x{m}x{n}xf32>"
+def batch_matmul(inputs: str, b: int, m: int, n: int, k: int, result: str = "f32") -> str:
+    left, right, out = f"tensor<{b}x{m}x{k}x{inputs}>", f"tensor<{b}x{k}x{n}x{inputs}>", f"tensor<{b}x{m}x{n}x{result}>"
     return f"""
 func.func @f(%a: {left}, %b: {right}) -> {out} {{
-  %zero = arith.constant 0.0 : f32
+  %zero = arith.constant 0.0 : {result}
   %empty = tensor.empty() : {out}
-  %init = linalg.fill ins(%zero : f32) outs(%empty : {out}) -> {out}
+  %init = linalg.fill ins(%zero : {result}) outs(%empty : {out}) -> {out}
   %c = linalg.batch_matmul ins(%a, %b : {left}, {right}) outs(%init : {out}) -> {out}
   return %c : {out}
 }}
@@ -201,6 +201,7 @@ OPS = {
     "matmul f32": contraction("f32", 128, 128, 64),
     "odd matmul f16": contraction("f16", 731, 1023, 137),
     "batch matmul f16": batch_matmul("f16", 4, 64, 64, 64),
+    "batch matmul f16 in f16": batch_matmul("f16", 4, 64, 64, 64, "f16"),
     "matmul bias GELU f16": MATMUL_BIAS_GELU,
     "conv2d f16": convolution("f16"),
     "conv2d f32": convolution("f32"),

@@ -23,6 +23,7 @@ from mlsearch.target import resolve
 
 TILE_AND_FUSE = "cuda/emitted_tile_and_fuse"
 F16 = {"mma": "#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>"}
+F16_F16 = {"mma": "#iree_gpu.mma_layout<NV_MMA_SYNC_F16_16x8x16_F16>"}
 BF16 = {"mma": "#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>"}
 TWO_AXES = {"promote": [], "counted": ["m", "n"]}
 
@@ -113,6 +114,7 @@ OWN: dict[str, list[Choice]] = {
     "matmul f32 of few rows": [simt(16, 32, 8, 32)],
     "odd matmul f16": [matrices(64, 64, 2, 4, 1)],
     "batch matmul f16": [("cuda/contraction_mma", BATCH | F16)],
+    "batch matmul f16 in f16": [("cuda/contraction_mma", BATCH | F16_F16)],
     "matmul bias GELU f16": [matrices(64, 32, 2, 2, 8)],
     "conv2d f16": [(f"{TILE_AND_FUSE}_2", IMPLICIT_GEMM)],
     "conv2d f16 of 14x14": [(f"{TILE_AND_FUSE}_2", PADDED)],

@@ -7,7 +7,7 @@
 // Knobs      subgroup_m, subgroup_n   matrix instructions of a warp along each loop; with them its accumulators.
 //            warps_m, warps_n         warps of a workgroup along each loop.
 //            step_k                   matrix instructions along k in one step.
-//            mma                      which one; the inputs' type decides.
+//            mma                      which one; the types of inputs and result decide.
 //            no_reduce_shared_memory_bank_conflicts   whether rows in shared memory stay unpadded.
 // IREE's own choice is one of the assignments.
 // Known failures, which the constraints keep out: more than 128 accumulators a thread spill; operands of a step that do
@@ -19,6 +19,7 @@ module attributes {transform.with_named_sequence} {
   %shared = arith.constant 101376 : index
   %f16 = arith.constant 1 : index
   %bf16 = arith.constant 0 : index
+  %f16_f16 = arith.constant 0 : index
   %emitted = arith.constant 0 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_gpu.pipeline<TileAndFuse>,
@@ -31,7 +32,7 @@ module attributes {transform.with_named_sequence} {
       warps = {m = #iree_codegen.smt.int_knob<"warps_m">, n = #iree_codegen.smt.int_knob<"warps_n">},
       reduction = {k = #iree_codegen.smt.int_knob<"step_k">},
       config = {
-        mma_kind = #iree_codegen.smt.one_of_knob<"mma", [#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>]>,
+        mma_kind = #iree_codegen.smt.one_of_knob<"mma", [#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F16_16x8x16_F16>]>,
         promote_operands = [0, 1],
         convert_acc_gemm = true
       },
@@ -41,8 +42,8 @@ module attributes {transform.with_named_sequence} {
         }
       }
     }
-    dims(%m, %n, %k, %shared, %f16, %bf16, %emitted) attributes {
-      mlsearch.dims = ["m", "n", "k", "l1_bytes", "mma_f16", "mma_bf16", "emitted"],
+    dims(%m, %n, %k, %shared, %f16, %bf16, %f16_f16, %emitted) attributes {
+      mlsearch.dims = ["m", "n", "k", "l1_bytes", "mma_f16", "mma_bf16", "mma_f16_f16", "emitted"],
       mlsearch.domains = {
         subgroup_m = [1, 2, 4, 8],
         subgroup_n = [1, 2, 4, 8, 16],
@@ -60,7 +61,7 @@ module attributes {transform.with_named_sequence} {
       ]
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %shared_bytes: !smt.int, %has_f16: !smt.int,
-       %has_bf16: !smt.int, %spaces: !smt.int):
+       %has_bf16: !smt.int, %has_f16_f16: !smt.int, %spaces: !smt.int):
     %subgroup_m = iree_codegen.smt.knob "subgroup_m" : !smt.int
     %subgroup_n = iree_codegen.smt.knob "subgroup_n" : !smt.int
     %warps_m = iree_codegen.smt.knob "warps_m" : !smt.int
@@ -76,15 +77,18 @@ module attributes {transform.with_named_sequence} {
     %most_warps = smt.int.constant 16
     %most_accumulators = smt.int.constant 128
 
-    // The first choice takes f16, the second bf16.
+    // The first choice takes f16, the second bf16, the third f16 that are also summed up in f16.
     %is_f16 = smt.eq %mma, %zero : !smt.int
     %f16_ok = smt.eq %has_f16, %one : !smt.int
     %bf16_ok = smt.eq %has_bf16, %one : !smt.int
     %f16_fits = smt.and %is_f16, %f16_ok
     %is_bf16 = smt.eq %mma, %one : !smt.int
     %bf16_fits = smt.and %is_bf16, %bf16_ok
-    %type_ok = smt.or %f16_fits, %bf16_fits
-    iree_codegen.smt.assert %type_ok, "the chip's matrix instruction {} takes the inputs' type", %mma : !smt.bool, !smt.int
+    %is_f16_f16 = smt.eq %mma, %two : !smt.int
+    %f16_f16_ok = smt.eq %has_f16_f16, %one : !smt.int
+    %f16_f16_fits = smt.and %is_f16_f16, %f16_f16_ok
+    %type_ok = smt.or %f16_fits, %bf16_fits, %f16_f16_fits
+    iree_codegen.smt.assert %type_ok, "the chip's matrix instruction {} takes the types of inputs and result", %mma : !smt.bool, !smt.int
 
     %none = smt.eq %spaces, %zero : !smt.int
     iree_codegen.smt.assert %none, "the compiler emits {} spaces of its own", %spaces : !smt.bool, !smt.int

@@ -12,7 +12,7 @@
 //            warps_m, warps_n         warps of a workgroup along each loop.
 //            step_k                   matrix instructions along k in one step.
 //            stages                   steps whose operands are under way or in use at a time: as many buffers.
-//            mma                      which instruction; the inputs' type decides.
+//            mma                      which instruction; the types of inputs and result decide.
 // Known failures, which the constraints keep out: more than 128 accumulators a thread spill; buffers that do not fit into
 //            a block's shared memory do not launch; with fewer steps than stages there is nothing to pipeline. Rows are
 //            not padded against bank conflicts, because an asynchronous copy of 16 bytes needs rows of whole 16 bytes. It
@@ -24,6 +24,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
   %shared = arith.constant 101376 : index
   %f16 = arith.constant 1 : index
   %bf16 = arith.constant 0 : index
+  %f16_f16 = arith.constant 0 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_gpu.pipeline<TileAndFuse>,
     knobs = {
@@ -35,15 +36,15 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
       warps = {m = #iree_codegen.smt.int_knob<"warps_m">, n = #iree_codegen.smt.int_knob<"warps_n">},
       reduction = {k = #iree_codegen.smt.int_knob<"step_k">},
       config = {
-        mma_kind = #iree_codegen.smt.one_of_knob<"mma", [#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>]>,
+        mma_kind = #iree_codegen.smt.one_of_knob<"mma", [#iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_F16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F32_16x8x16_BF16>, #iree_gpu.mma_layout<NV_MMA_SYNC_F16_16x8x16_F16>]>,
         promote_operands = [0, 1],
         convert_acc_gemm = true
       },
       buffers = {k = #iree_codegen.smt.int_knob<"stages">},
       options = {gpu_pipeline_options = #iree_gpu.pipeline_options<no_reduce_shared_memory_bank_conflicts = true>}
     }
-    dims(%m, %n, %k, %shared, %f16, %bf16) attributes {
-      mlsearch.dims = ["m", "n", "k", "l1_bytes", "mma_f16", "mma_bf16"],
+    dims(%m, %n, %k, %shared, %f16, %bf16, %f16_f16) attributes {
+      mlsearch.dims = ["m", "n", "k", "l1_bytes", "mma_f16", "mma_bf16", "mma_f16_f16"],
       mlsearch.domains = {
         subgroup_m = [1, 2, 4, 8],
         subgroup_n = [1, 2, 4, 8, 16],
@@ -64,7 +65,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
       ]
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %shared_bytes: !smt.int, %has_f16: !smt.int,
-       %has_bf16: !smt.int):
+       %has_bf16: !smt.int, %has_f16_f16: !smt.int):
     %subgroup_m = iree_codegen.smt.knob "subgroup_m" : !smt.int
     %subgroup_n = iree_codegen.smt.knob "subgroup_n" : !smt.int
     %warps_m = iree_codegen.smt.knob "warps_m" : !smt.int
@@ -81,15 +82,18 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
     %most_warps = smt.int.constant 16
     %most_accumulators = smt.int.constant 128
 
-    // The first choice takes f16, the second bf16.
+    // The first choice takes f16, the second bf16, the third f16 that are also summed up in f16.
     %is_f16 = smt.eq %mma, %zero : !smt.int
     %f16_ok = smt.eq %has_f16, %one : !smt.int
     %bf16_ok = smt.eq %has_bf16, %one : !smt.int
     %f16_fits = smt.and %is_f16, %f16_ok
     %is_bf16 = smt.eq %mma, %one : !smt.int
     %bf16_fits = smt.and %is_bf16, %bf16_ok
-    %type_ok = smt.or %f16_fits, %bf16_fits
-    iree_codegen.smt.assert %type_ok, "the chip's matrix instruction {} takes the inputs' type", %mma : !smt.bool, !smt.int
+    %is_f16_f16 = smt.eq %mma, %two : !smt.int
+    %f16_f16_ok = smt.eq %has_f16_f16, %one : !smt.int
+    %f16_f16_fits = smt.and %is_f16_f16, %f16_f16_ok
+    %type_ok = smt.or %f16_fits, %bf16_fits, %f16_f16_fits
+    iree_codegen.smt.assert %type_ok, "the chip's matrix instruction {} takes the types of inputs and result", %mma : !smt.bool, !smt.int
 
     %tile_m = smt.int.mul %sixteen, %subgroup_m, %warps_m
     %tile_n = smt.int.mul %eight, %subgroup_n, %warps_n
