@@ -38,6 +38,14 @@ class Choice:
     sizes: Mapping[str, tuple[int, ...]]
     """Those of them that are lists of integers: mostly tile sizes, one per loop."""
 
+    def of_each(self, root: int) -> dict[int, str]:
+        """What every op gets, as a dictionary attribute, by index into the compute ops."""
+        given = {index: {_CONFIG: config} for index, config in self.of_others.items()} | {root: dict(self.of_root)}
+        return {
+            index: f"{{{', '.join(f'{name} = {value}' for name, value in own.items())}}}"
+            for index, own in sorted(given.items())
+        }
+
     def with_sizes(self, sizes: Mapping[str, Sequence[int]]) -> str:
         """The root op's lowering config with other lists in place of its own."""
         texts = {**self.entries, **{name: str(list(own)) for name, own in sizes.items()}}

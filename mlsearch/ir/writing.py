@@ -101,12 +101,19 @@ def function_in(steps: Steps, module: mlir.Value) -> mlir.Value:
 
 
 def annotating_text(
-    declarations: Declarations, loops: Sequence[Loop], config: str, translation: str, *, named: str | None = None
+    declarations: Declarations,
+    loops: Sequence[Loop],
+    config: str,
+    translation: str,
+    *,
+    named: str | None = None,
+    also: Mapping[str, str] | None = None,
 ) -> str:
     """A template that gives the root op, of these loops, its lowering config, and its function the translation info.
 
     `config`, `translation`: what the file itself shows, for the default assignment. `named`: the op's name, for one
-    that MLIR's matchers of structured ops do not take.
+    that MLIR's matchers of structured ops do not take. `also`: attributes of the module, with their values as MLIR
+    prints them.
     """
 
     def schedule(steps: Steps) -> None:
@@ -115,7 +122,7 @@ def annotating_text(
         steps.annotate(steps.function_of(root), "translation_info", translation, "translation_info")
 
     match = _match_body(loops) if named is None else _match_name(named)
-    return _library(declarations, match, {"schedule": schedule})
+    return _library(declarations, match, {"schedule": schedule}, also)
 
 
 def strategy_text(
@@ -154,7 +161,9 @@ def strategy_text(
     return _library(declarations, _match_body(loops), sequences)
 
 
-def _library(declarations: Declarations, match: Body, sequences: Mapping[str, Body]) -> str:
+def _library(
+    declarations: Declarations, match: Body, sequences: Mapping[str, Body], also: Mapping[str, str] | None = None
+) -> str:
     with new_context(), mlir.Location.unknown():
         module = mlir.Module.create()
         attributes = module.operation.attributes
@@ -163,6 +172,8 @@ def _library(declarations: Declarations, match: Body, sequences: Mapping[str, Bo
             attributes["mlsearch.fallback"] = mlir.UnitAttr.get()
         if declarations.is_strategy:
             attributes["mlsearch.strategy"] = mlir.UnitAttr.get()
+        for name, value in (also or {}).items():
+            attributes[name] = mlir.Attribute.parse(value)
         point = mlir.InsertionPoint(module.body)
         _constraints(declarations, point)
         _sequence(point, "match", match, "transform.readonly", results=1)

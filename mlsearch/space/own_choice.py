@@ -32,7 +32,7 @@ from mlsearch.workload import Loop, Tiling
 
 @dataclass(frozen=True)
 class OwnChoice(Template):
-    """Its text shows the choice, its knobs, and the dispatch with what the other ops get."""
+    """Its text shows the choice and its knobs; module attributes `mlsearch.op0` and so on have what each op gets."""
 
     choice: Choice
     opened: OwnKnobs | None
@@ -78,15 +78,20 @@ def own_choice(
 ) -> Template | None:
     """None where the configured dispatch can't be read, or has other ops or loops than the one that is tuned."""
     choice = read_choice(late_view) if late_view is not None and _is_alike(view, late_view) else None
-    if choice is None or late_view is None:
+    if choice is None:
         return None
     loops = view.workload.loops
     draft = Draft(choice.pipeline, loops, facts)
     is_held = any(has_tiles(part, choice, view) for part in others)
     opened = None if is_held else own_knobs(draft, choice)
     declarations = draft.declarations([])
-    shown = annotating_text(declarations, loops, choice.of_root.get("lowering_config", "unit"), choice.translation)
-    text = f"{shown}\n{late_view.function}\n"
+    text = annotating_text(
+        declarations,
+        loops,
+        choice.of_root.get("lowering_config", "unit"),
+        choice.translation,
+        also={f"mlsearch.op{index}": config for index, config in choice.of_each(view.root).items()},
+    )
     return OwnChoice(identifier, Path("derived"), text, declarations, choice, opened)
 
 

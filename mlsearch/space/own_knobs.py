@@ -5,7 +5,8 @@
     step_ROLE       iterations of a reduction in one step, unrolled; with matrix instructions, so many of them
     subgroup_ROLE   matrix instructions of a warp along a loop
     warps_ROLE      warps of a workgroup along a loop
-    times_ROLE      a workgroup's tile, and its warps, over IREE's own: in convolutions as implicit GEMM
+    times_ROLE      in convolutions as implicit GEMM: a workgroup's tile along a loop, with its warps, over IREE's own
+    step            there: of all reductions as one
 
 IREE's own sizes are always allowed, whatever the constraints say of others. They go with IREE's own number of threads,
 which may be more than there are tiles for, or less than a warp; other sizes with as many as there are tiles for, in
@@ -218,7 +219,8 @@ def _implicit_tiles(draft: Draft, choice: Choice, parallel: int) -> OwnKnobs | N
     knobs.limit([*times, constant(prod(choice.workgroup_size))], _MOST_WARPS * WARP, "threads")
     if padding and padding[-1] % own_step == 0:
         last = len(whole) - 1
-        step = knobs.add("step", last, sorted({own_step, *powers(4)}), own_step)
+        step = "step"
+        draft.integer(step, sorted({own_step, *powers(_FARTHEST)}), own_step)
         knobs.place(_REDUCTION, last, step)
         knobs.place(_PADDING, last, padding[-1] // own_step, step)
     return knobs.done(choice)

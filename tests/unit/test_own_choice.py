@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spec_time_functions import elementwise, matmul, read
+from spec_time_functions import elementwise, filled, function_text, generic, matmul, read
 
 from mlsearch.candidate import Candidate, KnobValue
 from mlsearch.ir.dispatch import DispatchView
@@ -21,17 +21,15 @@ WIDE = "reduction = [0, 0, 32], thread = [1, 128, 0], workgroup = [16, 256, 1]"
 """More threads than rows: 16 x 2 tiles for 64 x 2 threads."""
 
 
-def configured(text: str, config: str, threads: str, pipeline: str = "TileAndFuse") -> DispatchView:
-    """A dispatch as IREE leaves it behind: its last op has a lowering config, its function a translation info."""
-    place = "linalg.matmul" if "linalg.matmul" in text else "linalg.generic"
-    head, _, tail = text.rpartition(place)
+def configured(text: str, config: str, threads: str) -> DispatchView:
+    """A dispatch as IREE leaves it behind: an op has a lowering config, its function a translation info."""
     translation = (
-        f"#iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<{pipeline}> workgroup_size = [{threads}]"
+        f"#iree_codegen.translation_info<pipeline = #iree_gpu.pipeline<TileAndFuse> workgroup_size = [{threads}]"
         " subgroup_size = 32>"
     )
-    given = f" {{lowering_config = #iree_gpu.lowering_config<{{{config}}}>}} ins"
-    marked = f"{head}{place}{tail.replace(' ins', given, 1)}" if place == "linalg.matmul" else text
-    return read(marked.replace("@d() {", f"@d() attributes {{translation_info = {translation}}} {{"))
+    given = f"{{lowering_config = #iree_gpu.lowering_config<{{{config}}}>}}"
+    marked = text.replace("linalg.matmul", f"linalg.matmul {given}").replace(") {\n^bb0", f") attrs = {given} {{\n^bb0")
+    return read(marked.replace("() {", f"() attributes {{translation_info = {translation}}} {{"))
 
 
 def space_of(text: str, config: str, threads: str, *, templates: tuple[Template, ...] = ()) -> Space:
@@ -128,16 +126,58 @@ def test_without_padding_tiles_of_matrix_instructions_divide_their_loops() -> No
     assert message == "tiles of 64 divide m, or all is IREE's own"
 
 
-def test_what_the_other_ops_get_is_part_of_the_template() -> None:
-    text = elementwise("64x96")
-    view = read(text)
-    one, other = (
-        own_choice(view, configured(text, "", threads, "Distribute"), dims_and_facts(view, SM_90), [], "own")
-        for threads in ("1, 1, 1", "2, 1, 1")
+def test_tiles_of_an_implicit_gemm_grow_with_their_warps() -> None:
+    # As IREE has it for 16 x 16 pixels, 3 channels and 32 filters of 3 x 3: all reductions are one loop.
+    config = (
+        f"{MMA}, padding = [8, 16, 32, 32], padding_conv = [8, 16, 32, 0, 0, 0], promote_operands = [0, 1],"
+        " reduction = [0, 0, 0, 2], subgroup = [2, 1, 2, 0], workgroup = [8, 16, 32, 0]"
     )
-    assert one is not None and other is not None
-    assert one.digest != other.digest
-    assert one.knobs == ()
+    image, filters, out = "tensor<18x18x3xf16>", "tensor<3x3x3x32xf16>", "tensor<16x16x32xf32>"
+    loops = "(y, x, n, i, j, c) -> "
+    multiply = "%a = arith.extf %x0 : f16 to f32\n%b = arith.extf %x1 : f16 to f32\n%p = arith.mulf %a, %b : f32"
+    convolution = generic(
+        "%r",
+        {"%image": image, "%filters": filters},
+        ("%init", out),
+        [f"{loops}(y + i, x + j, c)", f"{loops}(i, j, c, n)", f"{loops}(y, x, n)"],
+        "ppprrr",
+        f"{multiply}\n%s = arith.addf %acc, %p : f32\nlinalg.yield %s : f32",
+    )
+    text = function_text({"%image": image, "%filters": filters}, f"{filled(out)}\n{convolution}", {"%r": out})
+    space = space_of(text, config, "256, 1, 1")
+    roles = [loop.role for loop in space.view.workload.loops]
+    entry = space.entry("x", own(space, step=4, **{f"times_{roles[0]}": 2})).sequences
+    for changed in ("[16, 16, 32, 64]", "[16, 16, 32, 0, 0, 0]", "[0, 0, 0, 4]", "[16, 16, 32, 0]", "= [512, 1, 1]"):
+        assert changed in entry
+    assert space.violations(own(space, **{f"times_{roles[1]}": 4})) == (
+        "1024 threads <= 512",
+        "tiles of 64 fit o (16), or all is IREE's own",
+    )
+
+
+def test_what_every_op_gets_is_part_of_the_template_and_nothing_else_of_the_dispatch() -> None:
+    text = matmul(16, 4096, 64)
+    view = read(text)
+
+    def template(late: DispatchView) -> Template:
+        found = own_choice(view, late, dims_and_facts(view, SM_90), [], "own")
+        assert found is not None
+        return found
+
+    late = configured(text, WIDE, "64, 2, 1")
+    plain = template(late)
+    filled = late.function.replace(
+        "linalg.fill ins", "linalg.fill {lowering_config = #iree_gpu.lowering_config<{}>} ins"
+    )
+    moved = configured(matmul(16, 4096, 64, name="other", offset=64), WIDE, "64, 2, 1")
+    assert plain.text != template(read(filled)).text
+    assert plain.text == template(moved).text
+    assert "mlsearch.op1 = {lowering_config" in plain.text
+
+
+def test_a_pipeline_without_tiles_has_no_knobs() -> None:
+    space = space_of(elementwise("1x1"), "thread = [0, 0]", "1, 1, 1")
+    assert [(len(part), part.knobs) for part in space.parts.values()] == [(1, ())]
 
 
 def test_there_is_none_for_a_dispatch_that_is_not_configured_or_became_another() -> None:
