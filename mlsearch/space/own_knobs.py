@@ -151,6 +151,9 @@ def _thread_tiles(draft: Draft, choice: Choice) -> OwnKnobs | None:
     steps = _steps(knobs, choice, dict.fromkeys(range(len(loops)), 1))
     started = product([_shares(tiles[loop], threads[loop]) for loop in tiles])
     knobs.hold(at_most(started, constant(_MOST_THREADS)), f"{{}} threads <= {_MOST_THREADS}", started)
+    # A warp is started anyway.
+    least = min(WARP, prod(ceil(whole[loop] / own[loop]) for loop in tiles))
+    knobs.hold(at_most(constant(least), started), f"{{}} threads have a tile, at least {least}", started)
     knobs.limit([*threads.values()], _MOST_ELEMENTS, "elements of a thread")
     knobs.limit([*threads.values(), *steps.values()], _MOST_UNROLLED, "elements of a thread in a step")
     if "promote_operands" in choice.entries and tiles:

@@ -77,6 +77,13 @@ def test_others_have_as_many_threads_as_tiles_in_whole_warps() -> None:
     assert dict(odd.tiling(own(odd, tile_n=4)).options)["threads"] == 32
 
 
+def test_no_fewer_threads_have_a_tile_than_in_irees_own() -> None:
+    space = space_of(matmul(16, 4096, 64), WIDE, "64, 2, 1")
+    message = "{} threads have a tile, at least 32, or all is IREE's own"
+    assert space.violations(own(space, tile_m=8)) == (message.format(16),)
+    assert not space.violations(own(space, tile_m=8, thread_n=64))
+
+
 def test_a_search_can_walk_on_from_it() -> None:
     space = space_of(matmul(16, 4096, 64), WIDE, "64, 2, 1")
     near = space.neighbours(own(space), np.random.default_rng(0), 8)
