@@ -165,7 +165,7 @@ def test_irees_own_choice_is_in_the_space(
         assert ptx[key] == ptx[key.replace("untuned", "own")]
 
 
-ALONE = ("matmul f16 of 7x13x5", "conv2d f16", "sum of a prime", "sum of rows of 37", "elementwise 1x1")
+ALONE = ("matmul f16 of 7x13x5", "conv2d f16", "sum of a prime", "sum of rows of 37", "elementwise 1x1", "softmax")
 """Another template has the tiles, or there is nothing to vary."""
 ANY_OPS = {
     "matmul f32 of 16x4096x4096": contraction("f32", 16, 4096, 4096),
@@ -183,6 +183,7 @@ ANY_OPS = {
     "depthwise f16": DEPTHWISE,
     "transpose 210": TRANSPOSE_3D,
     "elementwise 1x1": elementwise("1x1"),
+    "softmax": SOFTMAX,
 }
 NEAR = 3
 
