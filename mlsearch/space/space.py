@@ -96,13 +96,10 @@ class Space:
         """Distinct candidates, each template as likely as any other, uniform within a template; fewer than
         `count` if the space is smaller."""
         parts = list(self.parts.values())
-        if not parts:
-            return []
-        shares = rng.multinomial(count, [1 / len(parts)] * len(parts))
         return [
             part.row(int(index))
-            for part, share in zip(parts, shares, strict=True)
-            for index in rng.choice(len(part), min(int(share), len(part)), replace=False)
+            for part, share in zip(parts, _shares(rng, count, [len(part) for part in parts]), strict=True)
+            for index in rng.choice(len(part), share, replace=False)
         ]
 
     def neighbours(self, candidate: Candidate, rng: np.random.Generator, count: int) -> list[Candidate]:
@@ -258,6 +255,16 @@ def _inner_size(view: DispatchView) -> int:
         ),
         default=1,
     )
+
+
+def _shares(rng: np.random.Generator, count: int, sizes: Sequence[int]) -> list[int]:
+    """How many of so many draws go to each part: at random, and what a part is too small for to the others."""
+    shares = np.zeros(len(sizes), dtype=np.int64)
+    while count > shares.sum() and (shares < sizes).any():
+        has_room = shares < sizes
+        drawn = rng.multinomial(count - shares.sum(), has_room / has_room.sum())
+        shares = np.minimum(shares + drawn, sizes)
+    return [int(share) for share in shares]
 
 
 def _moved(knobs: dict[str, KnobValue], free: Sequence[Knob], rng: np.random.Generator) -> dict[str, KnobValue]:

@@ -188,6 +188,16 @@ def test_samples_are_valid_distinct_and_spread_over_the_templates(two: Space) ->
     assert drawn == two.sample(np.random.default_rng(0), 12)
 
 
+def test_what_a_small_template_has_no_candidates_for_goes_to_the_others(tmp_path: Path) -> None:
+    view = read(matmul(8, 8, 8))
+    one = load(tmp_path, template_text(asserts=FITS), "cpu/one.mlir")
+    single = load(tmp_path, template_text(domains="tile = [4], count = [0], peel = [false]"), "cpu/single.mlir")
+    space = Space([TemplateSpace(one, {"m": 8}), TemplateSpace(single, {"m": 8})], view, 16)
+    drawn = space.sample(np.random.default_rng(0), 10)
+    assert len({candidate.key for candidate in drawn}) == 10
+    assert sum(candidate.template == "cpu/single" for candidate in drawn) <= 2
+
+
 def test_neighbours_are_valid_distinct_and_near(two: Space) -> None:
     rng = np.random.default_rng(1)
     for candidate in two.sample(rng, 10):
