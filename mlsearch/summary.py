@@ -109,7 +109,7 @@ class VariantSummary:
     untuned_speedup: float | None
     """Of the whole payload over the default variant, both untuned."""
     speedup: float | None
-    """The same with the schedules that were found for it."""
+    """The same with the schedules that were found for it; by the times of its trials if it was not near the best."""
     dropped: str | None
     """Why it was not followed further."""
 

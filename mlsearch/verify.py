@@ -27,7 +27,8 @@ from mlsearch.statistics import paired_speedup
 from mlsearch.summary import SAME_CODE_SPREAD, Speedup, WholePayload
 from mlsearch.target import Target
 from mlsearch.task import Task, cut
-from mlsearch.tune.finals import pair_plan, rounds_for
+from mlsearch.tune.finals import SECONDS, pair_plan
+from mlsearch.tune.rounds import rounds_for
 from mlsearch.tune.trials import Baseline, measure_baseline
 from mlsearch.tune.whole import compare_functions, not_runnable, runnable_signatures
 from mlsearch.variant import variant_of
@@ -164,7 +165,10 @@ def _pair(
     times_us = [baseline.time_us, outcome.time_us]
     compared = bench.compare(
         CompareRequest(
-            (baseline.artifact, built.artifact), task.signature, pair_plan(bench, times_us), rounds_for(times_us)
+            (baseline.artifact, built.artifact),
+            task.signature,
+            pair_plan(bench, times_us),
+            rounds_for(times_us, SECONDS),
         )
     )
     if not isinstance(compared, Compared):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 from mlsearch import spec, toolchain
+from mlsearch.candidate import Candidate
 from mlsearch.errors import MlsearchError, RunnerError, TaskError
 from mlsearch.events import Step, Warn
 from mlsearch.payload import Payload, load_payload
@@ -15,7 +17,7 @@ from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import Template
 from mlsearch.spec import Application, SpecEntry
 from mlsearch.statistics import drift
-from mlsearch.summary import TaskSummary
+from mlsearch.summary import Speedup, TaskSummary
 from mlsearch.task import Task, cut
 from mlsearch.tune.finals import Winner, decide
 from mlsearch.tune.options import TuneOptions
@@ -44,17 +46,24 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Tuned:
-    """A task after its search and its finals."""
+    """A task after its search, and after its finals if it had any."""
 
     prepared: Prepared
     result: SearchResult
-    winner: Winner | None
-    note: str
+    winner: Winner | None = None
+    note: str = "stopped before the paired runs"
+
+    @property
+    def gain_us(self) -> float:
+        """What the search's own times promise for the whole payload, all sites together; 0 if nothing was faster."""
+        best = self.result.best[:1]
+        return self.prepared.task.sites * max(0.0, self.prepared.baseline.time_us - best[0].time_us) if best else 0.0
 
 
 class Contender:
-    """The stages of one variant, in order. Ctrl-C ends the search, the decision and the confirmation early and sets
-    `interrupted`; before those it goes through."""
+    """The stages of one variant, in order: load, cut, prepare, search as often as there is budget for, decide,
+    confirm. Ctrl-C ends the search, the decision and the confirmation early and sets `interrupted`; before those it
+    goes through."""
 
     def __init__(
         self, variant: Variant, bench: Workbench, store: Store, options: TuneOptions, templates: Sequence[Template]
@@ -73,16 +82,21 @@ class Contender:
         self.tasks: tuple[Task, ...] = ()
         self.interrupted = False
         self._prepared: list[Prepared] = []
+        self._searches: dict[str, TaskSearch] = {}
         self._idle: dict[str, TaskSummary] = {}
         self._tuned: dict[str, Tuned] = {}
 
     def load(self) -> None:
-        """Compile the variant to dispatches and cut it. Raises PayloadError."""
+        """Compile the variant to dispatches. Raises PayloadError."""
         with self.bench.compiling():
             self.payload = load_payload(
                 self._options.payload, self.bench.target, self.bench.workdir, self._options.function, self.variant
             )
-            self._step("cutting the payload into tasks")
+
+    def cut(self) -> None:
+        """Its dispatches become tasks. Raises MlsearchError."""
+        self._step("cutting the payload into tasks")
+        with self.bench.compiling():
             self.tasks = tuple(cut(self.payload, self.bench.target, self.bench.workdir))
 
     def prepare(self) -> None:
@@ -113,14 +127,38 @@ class Contender:
         return bool(self._prepared)
 
     @property
+    def is_searched(self) -> bool:
+        """It has had a search, however short."""
+        return bool(self._tuned)
+
+    @property
     def searched_s(self) -> float:
         """Spent on the search of all tasks, earlier runs included."""
         return sum(each.result.searched_s for each in self._tuned.values())
 
     @property
+    def gain_us(self) -> float:
+        """What the search's own times promise for the whole payload, without finals."""
+        return sum(each.gain_us for each in self._in_turn())
+
+    @property
+    def untuned_us(self) -> float:
+        """What the tasks that can be tuned take untuned, one after the other."""
+        return sum(each.weight_us for each in self._prepared)
+
+    @property
+    def drafts(self) -> list[SpecEntry]:
+        """The fastest of the search, as far as it was faster than the untuned build there. Nothing of it is proven."""
+        return [_draft(each) for each in self._in_turn() if each.gain_us > 0]
+
+    @property
     def entries(self) -> list[SpecEntry]:
         """The winners that are proven faster."""
-        return [_entry(each) for each in self._in_turn() if each.winner and each.winner.speedup.is_faster]
+        return [
+            _entry(each, each.winner.candidate, each.winner.speedup)
+            for each in self._in_turn()
+            if each.winner and each.winner.speedup.is_faster
+        ]
 
     @property
     def workloads(self) -> list[str]:
@@ -130,51 +168,70 @@ class Contender:
     # ------------------------------------------------------------------------------------- search
 
     def search(self, limits: Limits) -> None:
-        """Search and decide task by task, until the limits are reached or the user has enough.
+        """Search task by task, the weightiest first, until the limits are reached or the user has enough. With wider
+        limits it goes on where it ended.
 
         `limits.trials` is meant per task; `limits.seconds` for all tasks, earlier searches included.
         """
-        if self._prepared:
-            self._step("searching schedules")
+        is_announced = False
         seconds_left = limits.seconds
         for position, each in enumerate(self._prepared):
             if self.interrupted:
                 break
             share = each.weight_us / sum(other.weight_us for other in self._prepared[position:])
             own = Limits(limits.trials, None if seconds_left is None else share * seconds_left)
-            tuned = self._tune(each, own, position + 1)
-            self._tuned[each.task.id] = tuned
+            search = self._search_of(each)
+            if not (is_announced or search.has_reached(own)):
+                self._step("searching schedules")
+                is_announced = True
+            result = self._run(search, own, position + 1)
+            self._tuned[each.task.id] = Tuned(each, result)
             if seconds_left is not None:
-                seconds_left = max(0.0, seconds_left - tuned.result.searched_s)
+                seconds_left = max(0.0, seconds_left - result.searched_s)
 
-    def _tune(self, each: Prepared, limits: Limits, position: int) -> Tuned:
-        search = TaskSearch(self.bench, self._store, self._options, each.task, each.space, each.baseline)
+    def _search_of(self, each: Prepared) -> TaskSearch:
+        if each.task.id not in self._searches:
+            self._searches[each.task.id] = TaskSearch(
+                self.bench, self._store, self._options, each.task, each.space, each.baseline
+            )
+        return self._searches[each.task.id]
+
+    def _run(self, search: TaskSearch, limits: Limits, position: int) -> SearchResult:
         try:
-            result = search.run(limits, position, len(self._prepared))
+            return search.run(limits, position, len(self._prepared))
         except KeyboardInterrupt:
             self.interrupted = True
-            result = search.result()
             self.bench.watch(Warn("stopping: what was found so far still goes through the paired runs"))
-        self._step(f"comparing the best candidates of {each.task.id} in paired runs")
-        try:
-            winner = decide(self.bench, each.task, each.space, each.baseline, result.best)
-        except KeyboardInterrupt:
-            self.interrupted = True
-            winner = "stopped before the paired runs"
-        if isinstance(winner, str):
-            return Tuned(each, result, None, winner)
-        low, high = winner.speedup.ci95
-        note = "" if winner.speedup.is_faster else f"not proven faster (95 % interval {low:.2f} to {high:.2f})"
-        return Tuned(each, result, winner, note)
+            return search.result()
 
     # ----------------------------------------------------------------------------------- decision
+
+    def decide(self) -> bool:
+        """Each task's best candidates in paired runs; false if the user has stopped them."""
+        for each in self._in_turn():
+            try:
+                self._tuned[each.prepared.task.id] = self._decided(each)
+            except KeyboardInterrupt:
+                self.interrupted = True
+                return False
+        return True
+
+    def _decided(self, each: Tuned) -> Tuned:
+        task = each.prepared.task
+        self._step(f"comparing the best candidates of {task.id} in paired runs")
+        winner = decide(self.bench, task, each.prepared.space, each.prepared.baseline, each.result.best)
+        if isinstance(winner, str):
+            return replace(each, winner=None, note=winner)
+        low, high = winner.speedup.ci95
+        note = "" if winner.speedup.is_faster else f"not proven faster (95 % interval {low:.2f} to {high:.2f})"
+        return replace(each, winner=winner, note=note)
 
     def confirm(self) -> Confirmed:
         """The variant with all its entries against the variant without."""
         entries = self.entries
         self._step("checking and timing the whole payload")
         try:
-            confirmed = confirm(self.bench, self.payload, entries, self.reduction_length)
+            confirmed = confirm(self.bench, self.payload, entries, self.reduction_length, self.untuned_us)
         except KeyboardInterrupt:
             self.interrupted = True
             return Confirmed(tuple(entries), None, "stopped before the whole payload was built")
@@ -293,8 +350,14 @@ def _whole_line(confirmed: Confirmed) -> str:
     )
 
 
-def _entry(tuned: Tuned) -> SpecEntry:
-    winner, task = tuned.winner, tuned.prepared.task
-    assert winner is not None
-    text = tuned.prepared.space.entry(task.entry_name, winner.candidate)
-    return SpecEntry(task.id, task.label, task.functions, task.sites, winner.candidate, winner.speedup, text)
+def _entry(tuned: Tuned, candidate: Candidate, speedup: Speedup) -> SpecEntry:
+    task = tuned.prepared.task
+    text = tuned.prepared.space.entry(task.entry_name, candidate)
+    return SpecEntry(task.id, task.label, task.functions, task.sites, candidate, speedup, text)
+
+
+def _draft(tuned: Tuned) -> SpecEntry:
+    """Of the fastest candidate, with an interval that claims nothing."""
+    best, untuned_us = tuned.result.best[0], tuned.prepared.baseline.time_us
+    unproven = Speedup(untuned_us, best.time_us, untuned_us / best.time_us, (0.0, inf))
+    return _entry(tuned, best.candidate, unproven)

@@ -1,26 +1,30 @@
 """Variants of the payload against one another, by the whole payload's time.
 
-Each variant that computes the same, and is other code, gets a short search; those that stand near the best then get
-the rest of the budget; and the last comparison is of whole payloads in interleaved rounds.
+Each variant that computes the same, and is other code, gets a short search, which those leave that fall far behind by
+the times of single trials; those that stand near the best then get the rest of the budget, and finals; and the last
+comparison is of whole payloads in interleaved rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 
-from mlsearch.candidate import Numerics
+from mlsearch.candidate import Measured, Numerics, RunRequest
 from mlsearch.errors import MlsearchError, RunnerError
 from mlsearch.events import Step, VariantDone, Warn
 from mlsearch.statistics import paired_speedup
 from mlsearch.summary import SAME_CODE_SPREAD, Speedup, VariantSummary
 from mlsearch.tune.contender import Contender
 from mlsearch.tune.options import BUDGETS
-from mlsearch.tune.trials import Limits
+from mlsearch.tune.rounds import FEWEST_WHEN_OBVIOUS, OBVIOUS
+from mlsearch.tune.trials import LONG_CALL_US, Limits
 from mlsearch.tune.whole import (
     TO_DECIDE,
+    TO_LOOK,
     TO_RANK,
     Care,
     Confirmed,
@@ -34,10 +38,15 @@ from mlsearch.workbench import Workbench
 
 SHORT_TRIALS = BUDGETS["quick"]
 """Trials per task of the short search: the templates' own suggestions are among the first."""
+_HEATS = (5, 9, SHORT_TRIALS)
+"""Trials per task, the untuned build among them, after which the slowest leave the short search."""
 _SHORT_SHARE = 0.4
 """Of a time budget, for all short searches together."""
 _NEAR = 0.8
 """Beside the fastest, a variant may go on after the short search if it has so much of its speedup."""
+_NOISE = 0.1
+_MAY_BE_NEAR = 0.65
+"""By the search's own times, which are further off than paired runs. Who has less needs no paired runs to be left."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ class Contest:
         self._signatures = runnable_signatures(default.payload, default.reduction_length)
         self._untuned: Path
         """The default payload, untuned."""
+        self._untuned_us = default.untuned_us
+        """The shortest time of it that was seen; at first that of its tasks."""
         self._told: dict[str, VariantSummary] = {}
 
     def run(self, variants: Sequence[Variant], enter: Callable[[Variant], Contender]) -> Verdict:
@@ -68,8 +79,10 @@ class Contest:
             self._default.search(self._limits)
         else:
             leaders = self._short_search(contenders)
-            if not _interrupted(contenders) and (self._limits.trials is None or self._limits.trials > SHORT_TRIALS):
-                self._long_search(leaders, contenders)
+            self._long_search(leaders, contenders)
+        for contender in dict.fromkeys([*leaders, self._default]):
+            if not contender.decide():
+                break
         contender, confirmed = self._decide(leaders)
         return Verdict(contender, confirmed, tuple(self._told.values()), _interrupted(contenders))
 
@@ -95,7 +108,7 @@ class Contest:
             if isinstance(looked_at, str):
                 self._tell(contender, dropped=looked_at)
                 continue
-            if contender.workloads == self._default.workloads and not (looked_at.is_faster or looked_at.is_slower):
+            if contender.workloads == self._default.workloads and _is_equal(looked_at):
                 same = "the same dispatches, and as fast as the default"
                 self._tell(contender, untuned_speedup=looked_at.speedup, dropped=same)
                 continue
@@ -117,65 +130,129 @@ class Contest:
         twin = seen.setdefault(_digest(built), contender.variant.name)
         if twin != contender.variant.name:
             return f"the same code as {twin}"
-        compared = self._compare(built, care=TO_RANK)
+        try:
+            contender.cut()
+        except MlsearchError as error:
+            return str(error)
+        # Only where it decides whether the variant takes part, more than the order of magnitude matters.
+        is_alike = contender.workloads == self._default.workloads and self._untuned_us < LONG_CALL_US
+        compared = self._compare(built, care=TO_RANK if is_alike else TO_LOOK)
         if isinstance(compared, str):
             return f"it does not run: {compared}"
         if not compared.numerics[1].agrees:
             error_size = compared.numerics[1].max_rel_error
             return f"its numbers differ from the default's (relative error {error_size:.2g})"
-        return paired_speedup(*compared.samples_us)
+        seen_us = min(compared.samples_us[0])
+        self._untuned_us = min(seen_us, self._untuned_us or seen_us)
+        return looked_speedup(*compared.samples_us)
 
     # --------------------------------------------------------------------------------------- searches
 
     def _short_search(self, contenders: Sequence[Contender]) -> list[Contender]:
-        """All search a little; the leaders, the best first."""
-        trials = SHORT_TRIALS if self._limits.trials is None else min(SHORT_TRIALS, self._limits.trials)
-        seconds = None if self._limits.seconds is None else _SHORT_SHARE * self._limits.seconds / len(contenders)
-        standing: list[tuple[float, Contender]] = []
-        for contender in contenders:
+        """Heats in which all search a little, the likeliest first, and the hopeless leave; the leaders of the last one,
+        the best first. The default stays: whoever wins must beat it with its own schedules."""
+        still_in = list(contenders)
+        for trials in sorted({min(heat, self._limits.trials or heat) for heat in _HEATS}):
+            self._heat(still_in, contenders, trials)
             if _interrupted(contenders):
                 break
-            contender.search(Limits(trials, seconds))
-            try:
-                standing.append((self._standing(contender), contender))
-            except KeyboardInterrupt:
-                contender.interrupted = True
-        if not standing:
-            return [self._default]
+            best_us = min(self._promised_us(contender) for contender in still_in)
+            still_in = [
+                contender
+                for contender in still_in
+                if contender.variant.is_default or self._promised_us(contender) <= OBVIOUS * best_us
+            ]
+        standing = self._standings(contenders)
         leaders = leaders_of(standing)
         best = max(speedup for speedup, _ in standing)
         for speedup, contender in standing:
-            if contender not in leaders:
-                self._tell(contender, dropped=f"{speedup:.2f}x after a short search, where the best has {best:.2f}x")
+            left = f"{speedup:.2f}x after a short search, where the best has {best:.2f}x"
+            self._tell(contender, speedup=speedup, **({} if contender in leaders else {"dropped": left}))
         return leaders
 
-    def _standing(self, contender: Contender) -> float:
-        """Speedup of the whole payload with what the short search has found; without it if that does not work."""
-        entries = contender.entries
-        compared: FunctionsCompared | str = "nothing was found"
-        if entries:
-            built = build_payload(contender.bench, contender.payload, entries)
+    def _heat(self, still_in: Sequence[Contender], contenders: Sequence[Contender], trials: int) -> None:
+        # What is late finds less time left: the default, then who is fast so far.
+        turn = sorted(still_in, key=lambda each: (not each.variant.is_default, self._promised_us(each)))
+        turn = [contender for contender in turn if contender.can_search]
+        for position, contender in enumerate(turn):
+            seconds = None
+            if self._limits.seconds is not None:
+                left = max(0.0, _SHORT_SHARE * self._limits.seconds - _searched_s(contenders))
+                if contender.is_searched and left < contender.searched_s:
+                    continue  # a batch cannot be cut short, and takes about as long as those before
+                seconds = contender.searched_s + left / (len(turn) - position)
+            contender.search(Limits(trials, seconds))
+            if contender.interrupted:
+                return
+
+    def _promised_us(self, contender: Contender) -> float:
+        """Of the whole payload with what was found, by the times of single trials."""
+        whole_us = self._untuned_us / (self._told[contender.variant.name].untuned_speedup or 1.0)
+        return promised_us(whole_us, contender.untuned_us, contender.gain_us)
+
+    def _standings(self, contenders: Sequence[Contender]) -> list[tuple[float, Contender]]:
+        """Speedup of the whole payload with what the short search has found: by interleaved rounds for those that may
+        be near the best, by the times of their trials for the others."""
+        promised = {contender: self._untuned_us / self._promised_us(contender) for contender in contenders}
+        best = max(promised.values())
+        # Who can't be searched was only looked at, which is further off still.
+        margin = {contender: _MAY_BE_NEAR * (1.0 if contender.can_search else 0.5) for contender in contenders}
+        near = [contender for contender in contenders if promised[contender] >= margin[contender] * best]
+        if len(near) > 1 and not _interrupted(contenders):
+            self._watch(Step("comparing what the short searches have found"))
             try:
-                compared = self._compare(built, care=TO_RANK) if isinstance(built, Path) else str(built)
-            except RunnerError as error:
-                compared = str(error)
-        name = contender.variant.name
-        if isinstance(compared, str) or not compared.numerics[1].agrees:
-            speedup = self._told[name].untuned_speedup or 1.0
-        else:
-            speedup = paired_speedup(*compared.samples_us).speedup
-        self._tell(contender, speedup=speedup)
-        return speedup
+                promised |= self._measured(near, promised)
+            except KeyboardInterrupt:
+                self._default.interrupted = True
+        return [(speedup, contender) for contender, speedup in promised.items()]
+
+    def _measured(self, near: Sequence[Contender], promised: Mapping[Contender, float]) -> dict[Contender, float]:
+        """Speedups from rounds of all of these together, each with its drafts. The untuned default is not among them:
+        it can be far slower. Who does not build or run, or computes something else, is left with its speedup without
+        schedules."""
+        built: dict[Contender, Path] = {}
+        speedups = {contender: self._told[contender.variant.name].untuned_speedup or 1.0 for contender in near}
+        for contender in sorted(near, key=lambda each: -promised[each]):
+            artifact = build_payload(contender.bench, contender.payload, contender.drafts)
+            if isinstance(artifact, Path) and self._is_right(artifact):
+                built[contender] = artifact
+        if not built:
+            return speedups
+        first, *others = built
+        speedups |= {contender: promised[contender] for contender in built}
+        if not others:
+            return speedups
+        try:
+            compared = self._compare(*(built[each] for each in others), reference=built[first], care=TO_RANK)
+        except RunnerError as error:
+            compared = str(error)
+        if isinstance(compared, str):
+            self._watch(Warn(f"ranked by the times of single trials, because {compared}"))
+            return speedups
+        for contender, samples in zip(others, compared.samples_us[1:], strict=True):
+            speedups[contender] = promised[first] * paired_speedup(compared.samples_us[0], samples).speedup
+        return speedups
+
+    def _is_right(self, artifact: Path) -> bool:
+        """Whether it runs, and computes what the untuned default does."""
+        plan = self._bench.plan(timeout_s=60.0 + 20e-6 * self._untuned_us, warmup=1, min_samples=1, max_samples=1)
+        try:
+            outcomes = [
+                self._bench.run(RunRequest(artifact, self._untuned, signature, plan)) for signature in self._signatures
+            ]
+        except RunnerError:
+            return False
+        return all(isinstance(outcome, Measured) for outcome in outcomes)
 
     def _long_search(self, leaders: Sequence[Contender], contenders: Sequence[Contender]) -> None:
         for position, contender in enumerate(leaders):
+            if _interrupted(contenders):
+                return
             seconds = None
             if self._limits.seconds is not None:
-                left = max(0.0, self._limits.seconds - sum(each.searched_s for each in contenders))
+                left = max(0.0, self._limits.seconds - _searched_s(contenders))
                 seconds = contender.searched_s + left / (len(leaders) - position)
             contender.search(Limits(self._limits.trials, seconds))
-            if contender.interrupted:
-                return
 
     # --------------------------------------------------------------------------------------- decision
 
@@ -243,7 +320,9 @@ class Contest:
         self, *artifacts: Path, reference: Path | None = None, care: Care = TO_DECIDE
     ) -> FunctionsCompared | str:
         """Against `reference`, the untuned default if None."""
-        return compare_functions(self._bench, (reference or self._untuned, *artifacts), self._signatures, care)
+        expected_us = 0.0 if reference else self._untuned_us
+        every = (reference or self._untuned, *artifacts)
+        return compare_functions(self._bench, every, self._signatures, care, expected_us)
 
     # ----------------------------------------------------------------------------------------- report
 
@@ -272,9 +351,42 @@ def leaders_of(standing: Sequence[tuple[float, Contender]]) -> list[Contender]:
     return list(dict.fromkeys(wanted))
 
 
+def promised_us(whole_us: float, tasks_us: float, gain_us: float) -> float:
+    """Of a payload that takes `whole_us` untuned, when `gain_us` of the `tasks_us` of its tasks is gone.
+
+    What the whole takes beyond its tasks stays. But a tenth of it may be noise, which must not count as time that no
+    schedule can save: where the gain is 40x, that is four times what the payload takes in the end. Tasks may also take
+    longer alone than together.
+    """
+    if not tasks_us:
+        return whole_us
+    rest_us = max(0.0, (1 - _NOISE) * whole_us - tasks_us)
+    return rest_us + (tasks_us - gain_us) * min(1.0, whole_us / tasks_us)
+
+
+def looked_speedup(untuned_us: Sequence[float], variant_us: Sequence[float]) -> Speedup:
+    """Of paired rounds; of their shortest times where they are too few for an interval: what disturbs a program makes
+    it slower, and its first samples may all be disturbed."""
+    if len(untuned_us) >= FEWEST_WHEN_OBVIOUS:
+        return paired_speedup(untuned_us, variant_us)
+    base, variant = min(untuned_us), min(variant_us)
+    return Speedup(base, variant, base / variant, (0.0, inf))
+
+
 def artifact_of(confirmed: Confirmed) -> Path:
     assert confirmed.artifact is not None
     return confirmed.artifact
+
+
+def _is_equal(looked_at: Speedup) -> bool:
+    """Not surely faster or slower; after a look that was too short for an interval, not by much."""
+    if looked_at.ci95[1] == inf:
+        return _NEAR <= looked_at.speedup <= 1 / _NEAR
+    return not (looked_at.is_faster or looked_at.is_slower)
+
+
+def _searched_s(contenders: Sequence[Contender]) -> float:
+    return sum(contender.searched_s for contender in contenders)
 
 
 def _interrupted(contenders: Sequence[Contender]) -> bool:

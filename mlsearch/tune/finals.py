@@ -20,15 +20,15 @@ from mlsearch.space.space import Space
 from mlsearch.statistics import paired_speedup
 from mlsearch.summary import Speedup
 from mlsearch.task import Task
+from mlsearch.tune.rounds import MOST, OBVIOUS, rounds_for, rounds_to_decide
 from mlsearch.tune.trials import Baseline, Found, build_request, compile_limit_s
 from mlsearch.workbench import Workbench
 
 FINALISTS = 4
-_SECONDS = 6.0
+SECONDS = 6.0
 """Aim of each of the two comparisons, for tasks that are not slow."""
 TOO_BUSY = 2.0
 """Beyond this, other work on the machine decides how two programs compare, more than their code does."""
-_FEWEST_ROUNDS, _MOST_ROUNDS = 9, 41
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,16 @@ def decide(bench: Workbench, task: Task, space: Space, baseline: Baseline, best:
     assert task.signature is not None
     if not best:
         return "no candidate was measured"
-    finalists = _with_artifacts(bench, task, space, baseline, best[:FINALISTS])
+    if best[0].time_us > OBVIOUS * baseline.time_us:
+        return f"no candidate came near the untuned build: the best took {best[0].time_us / baseline.time_us:.1f}x"
+    near = tuple(found for found in best[:FINALISTS] if found.time_us <= OBVIOUS * best[0].time_us)
+    finalists = _with_artifacts(bench, task, space, baseline, near)
     if not finalists:
         return "none of the best candidates could be built again"
     times_us = [baseline.time_us, *(found.time_us for found, _ in finalists)]
     artifacts = (baseline.artifact, *(artifact for _, artifact in finalists))
     compared = bench.compare(
-        CompareRequest(artifacts, task.signature, pair_plan(bench, times_us), rounds_for(times_us))
+        CompareRequest(artifacts, task.signature, pair_plan(bench, times_us), rounds_for(times_us, SECONDS))
     )
     if not isinstance(compared, Compared):
         return f"the finalists could not be compared: {reason(compared)}"
@@ -69,8 +72,9 @@ def decide(bench: Workbench, task: Task, space: Space, baseline: Baseline, best:
         return "the finalists' numbers are wrong in a second run"
     found, artifact = finalists[ranking[0][1]]
     pair_us = [baseline.time_us, found.time_us]
+    rounds = rounds_to_decide(pair_us, SECONDS)
     final = bench.compare(
-        CompareRequest((baseline.artifact, artifact), task.signature, pair_plan(bench, pair_us), rounds_for(pair_us))
+        CompareRequest((baseline.artifact, artifact), task.signature, pair_plan(bench, pair_us), rounds)
     )
     if not isinstance(final, Compared):
         return f"the winner could not be compared: {reason(final)}"
@@ -109,10 +113,5 @@ def _with_artifacts(
     return ready
 
 
-def rounds_for(times_us: list[float]) -> int:
-    round_s = 1e-6 * sum(times_us)
-    return int(min(_MOST_ROUNDS, max(_FEWEST_ROUNDS, _SECONDS / max(round_s, 1e-9))))
-
-
 def pair_plan(bench: Workbench, times_us: list[float]) -> TimingPlan:
-    return bench.plan(timeout_s=60.0 + 1e-6 * 4 * sum(times_us) * (_MOST_ROUNDS + 4))
+    return bench.plan(timeout_s=60.0 + 1e-6 * 4 * sum(times_us) * (MOST + 4))

@@ -71,6 +71,7 @@ class _Run:
         self._watch(Step("compiling the payload to dispatches"))
         default = self._enter(DEFAULT)
         default.load()
+        default.cut()
         default.prepare()
         self._watch(TasksFound(default.found()))
         verdict = self._search(default)
@@ -98,6 +99,7 @@ class _Run:
             return Contest(self._bench, default, limits).run(others, self._enter)
         # What can't be run as a whole can't be compared as a whole.
         default.search(limits)
+        default.decide()
         return Verdict(default, default.confirm(), ())
 
     def _write(self, contender: Contender, confirmed: Confirmed, interrupted: bool) -> None:

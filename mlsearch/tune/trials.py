@@ -44,6 +44,8 @@ from mlsearch.tune.options import TuneOptions
 from mlsearch.workbench import Workbench
 from mlsearch.workload import Tiling, Workload
 
+LONG_CALL_US = 100_000.0
+"""A program that takes longer is called as seldom as possible: what noise there is in it is small beside it."""
 GIVE_UP_FACTOR = 5.0
 """A candidate whose first run takes so many times the best is timed once and let go."""
 FINALISTS_KEPT = 6
@@ -155,14 +157,27 @@ class TaskSearch:
         self._best_us = baseline.time_us
         self._baseline_samples: list[float] = list(baseline.measured.samples_us)
         self._searched_before_s = float(self._study.user_attrs.get(_SEARCHED, 0.0))
-        self._began, self._trials_before = time.monotonic(), 0
+        self._began: float | None = None
+        """On the clock, while `run` is at it."""
+        self._trials_before = 0
+        self._is_taken_up = self._is_exhausted = False
 
     def run(self, limits: Limits, position: int, of: int) -> SearchResult:
         """Search until a limit is reached or the space is exhausted; Ctrl-C goes through, with all that ended
-        before it kept (see `result`). The task is number `position` of `of`."""
-        self._take_up_earlier()
-        self._add_untuned()
+        before it kept (see `result`). The task is number `position` of `of`. With wider limits it goes on where it
+        ended."""
+        if self.has_reached(limits):
+            return self.result()  # nothing to announce
+        self._take_up()
         self._began, self._trials_before = time.monotonic(), self._trials
+        try:
+            self._search(limits, position, of)
+        finally:
+            self._searched_before_s = self._searched_s()
+            self._began = None
+        return self.result()
+
+    def _search(self, limits: Limits, position: int, of: int) -> None:
         self._bench.watch(
             TaskStarted(
                 self._task.id,
@@ -178,6 +193,7 @@ class TaskSearch:
         while (count := self._batch_size(limits)) > 0:
             asked = self._proposer.ask(count)
             if not asked:
+                self._is_exhausted = True
                 break
             self._try(asked, limits)
             self._study.set_user_attr(_SEARCHED, self._searched_s())
@@ -186,7 +202,10 @@ class TaskSearch:
                     self._gate.refit()
                     self._fitted_at = self._trials
                 self._bench.watch(SurrogateState(self._task.id, self._gate.is_active, self._gate.rank_skill))
-        return self.result()
+
+    def has_reached(self, limits: Limits) -> bool:
+        """`run` would do nothing more; false before the first one."""
+        return self._is_taken_up and self._batch_size(limits) <= 0
 
     def result(self) -> SearchResult:
         outcomes = dict(self._outcomes)
@@ -199,6 +218,8 @@ class TaskSearch:
     # ------------------------------------------------------------------------------------ one batch
 
     def _batch_size(self, limits: Limits) -> int:
+        if self._is_exhausted:
+            return 0
         if limits.seconds is not None and self._searched_s() >= limits.seconds:
             return 0
         # Enough to keep the compile processes busy, few enough to learn from what has ended.
@@ -260,6 +281,7 @@ class TaskSearch:
             give_up_us=GIVE_UP_FACTOR * self._best_us,
             # Two checked runs, a warm-up, and the samples up to the point of giving up.
             timeout_s=10.0 + 20.0 * slowest_s,
+            **fewer_calls(self._baseline.time_us),
         )
         request = RunRequest(built.artifact, self._baseline.artifact, self._signature, plan)
         outcome = self._bench.run(request)
@@ -316,6 +338,13 @@ class TaskSearch:
 
     # ------------------------------------------------------------------------------ earlier trials
 
+    def _take_up(self) -> None:
+        """What earlier runs have left in this study, and the untuned build."""
+        if not self._is_taken_up:
+            self._take_up_earlier()
+            self._add_untuned()
+            self._is_taken_up = True
+
     def _take_up_earlier(self) -> None:
         """Learn from what earlier runs have left in this study."""
         for stored in self._store.records(study=self._study.study_name):
@@ -358,10 +387,14 @@ class TaskSearch:
     # --------------------------------------------------------------------------------------- time
 
     def _searched_s(self) -> float:
-        return self._searched_before_s + time.monotonic() - self._began
+        return self._searched_before_s + self._spent_s()
+
+    def _spent_s(self) -> float:
+        """By this call of `run`."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
 
     def _seconds_left(self, limits: Limits) -> float | None:
-        spent = time.monotonic() - self._began
+        spent = self._spent_s()
         by_time = None if limits.seconds is None else max(0.0, limits.seconds - self._searched_s())
         if limits.trials is None or self._trials < 2:
             return by_time
@@ -412,12 +445,20 @@ def _described(space: Space, candidate: Candidate) -> Tiling:
     return replace(tiling, options=(*tiling.options, ("template", candidate.template)))
 
 
+def fewer_calls(time_us: float) -> dict[str, int]:
+    """What changes in the plan for a program of this time. Candidates that are fast are sampled as often as ever: a
+    sample more or less is for the interval of the median to say."""
+    return {"warmup": 1, "min_samples": 2} if time_us > LONG_CALL_US else {}
+
+
 def measure_baseline(bench: Workbench, task: Task) -> Baseline:
     """Build and time a task untuned. Raises TaskError if it does not compile or its numbers differ from run to run;
     RunnerError if it does not run."""
     assert task.signature is not None
     built = build_untuned(bench, task)
-    plan = bench.plan(timeout_s=300.0, max_seconds=0.6)
+    # A call of more than the seconds of a measurement is over after two samples; others get six at the least, because
+    # fewer have no interval.
+    plan = bench.plan(timeout_s=300.0, max_seconds=0.6, warmup=1, min_samples=2)
     outcome = bench.run(RunRequest(built.artifact, built.artifact, task.signature, plan))
     if not isinstance(outcome, Measured):
         raise TaskError(f"task {task.id} ({task.label}) does not run untuned: {reason(outcome)}")

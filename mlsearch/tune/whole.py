@@ -14,7 +14,6 @@ from mlsearch.candidate import (
     NotApplied,
     Numerics,
     Signature,
-    TimingPlan,
     digest,
     median,
     reason,
@@ -25,23 +24,30 @@ from mlsearch.payload import Payload
 from mlsearch.spec import SpecEntry
 from mlsearch.statistics import paired_speedup
 from mlsearch.summary import Speedup, WholePayload
+from mlsearch.tune.rounds import FEWEST, FEWEST_WHEN_OBVIOUS, is_obvious, rounds_for
+from mlsearch.tune.trials import LONG_CALL_US
 from mlsearch.workbench import Workbench
 
-_MOST_ROUNDS = 41
 _TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
 class Care:
-    """How long one comparison should take, and how many rounds it has even if it takes longer."""
+    """How long one comparison should take, and what it may leave out."""
 
     seconds: float
+    """After the first look; with 0 that is all."""
     fewest_rounds: int
+    """Even if they take longer."""
+    is_for_claims: bool
+    """False: a first look is all where it makes the order obvious, and that has no interval."""
 
 
-TO_DECIDE = Care(8.0, 9)
-TO_RANK = Care(3.0, 6)
-"""With fewer rounds there is no interval."""
+TO_DECIDE = Care(8.0, FEWEST, True)
+TO_RANK = Care(3.0, FEWEST_WHEN_OBVIOUS, False)
+TO_LOOK = Care(0.0, 0, False)
+_LOOK_ROUNDS = 5
+"""Of the first look, unless calls are long: a program's first samples can be far off."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,15 @@ class FunctionsCompared:
     """Per artifact: the worst of all functions, against the first artifact."""
 
 
-def confirm(bench: Workbench, payload: Payload, entries: Sequence[SpecEntry], reduction_length: int) -> Confirmed:
-    """Recompile the payload with all entries, check and time it, and drop entries that do not help there."""
+def confirm(
+    bench: Workbench,
+    payload: Payload,
+    entries: Sequence[SpecEntry],
+    reduction_length: int,
+    expected_us: float = 0.0,
+) -> Confirmed:
+    """Recompile the payload with all entries, check and time it, and drop entries that do not help there.
+    `expected_us`: of the untuned payload, as far as it is known."""
     signatures = runnable_signatures(payload, reduction_length)
     if not signatures:
         return Confirmed(tuple(entries), None, not_runnable(payload))
@@ -78,7 +91,7 @@ def confirm(bench: Workbench, payload: Payload, entries: Sequence[SpecEntry], re
         return Confirmed(tuple(entries), None, f"the untuned payload does not compile: {untuned}")
     kept, dropped = list(entries), list[tuple[SpecEntry, str]]()
     try:
-        return _confirm(bench, payload, kept, dropped, untuned, signatures)
+        return _confirm(bench, payload, kept, dropped, untuned, signatures, expected_us)
     except KeyboardInterrupt:
         # What was found wrong or useless up to here stays out.
         note = "stopped before the whole payload was checked"
@@ -92,6 +105,7 @@ def _confirm(
     dropped: list[tuple[SpecEntry, str]],
     untuned: Path,
     signatures: Sequence[Signature],
+    expected_us: float,
 ) -> Confirmed:
     """Moves entries from `kept` to `dropped`."""
     while True:
@@ -106,7 +120,7 @@ def _confirm(
             kept.clear()
             continue
         try:
-            compared = compare_functions(bench, (untuned, tuned), signatures)
+            compared = compare_functions(bench, (untuned, tuned), signatures, expected_us=expected_us)
         except RunnerError as error:
             return Confirmed(tuple(kept), None, str(error), tuple(dropped))
         if isinstance(compared, str) and not kept:
@@ -175,41 +189,64 @@ def build_payload(bench: Workbench, payload: Payload, entries: Sequence[SpecEntr
 
 
 def compare_functions(
-    bench: Workbench, artifacts: tuple[Path, ...], signatures: Sequence[Signature], care: Care = TO_DECIDE
+    bench: Workbench,
+    artifacts: tuple[Path, ...],
+    signatures: Sequence[Signature],
+    care: Care = TO_DECIDE,
+    expected_us: float = 0.0,
 ) -> FunctionsCompared | str:
     """Interleaved rounds of all functions, or why a function did not run. Raises RunnerError if the first
-    artifact, the untuned one, does not run."""
-    outcomes: list[Compared] = []
-    for signature in signatures:
-        plan = bench.plan(timeout_s=_TIMEOUT_S)
-        rounds = _rounds(bench, artifacts, signature, plan, care)
-        if isinstance(rounds, str):
-            return rounds
-        compared = bench.compare(CompareRequest(artifacts, signature, plan, rounds))
+    artifact, the untuned one, does not run.
+
+    A first look finds out how many rounds fit into the time that one comparison should take. `expected_us`: of the
+    first artifact, as far as it is known.
+    """
+    if care.is_for_claims and rounds_for([expected_us], care.seconds) == FEWEST:
+        return _summed_or_why(_compare(bench, artifacts, signatures, [care.fewest_rounds] * len(signatures)))
+    is_long = expected_us > LONG_CALL_US
+    rounds = 1 if care.is_for_claims or is_long else _LOOK_ROUNDS
+    first = _compare(bench, artifacts, signatures, [rounds] * len(signatures), **({"warmup": 1} if is_long else {}))
+    if isinstance(first, str):
+        return first
+    looked = _summed(first)
+    obvious = is_obvious([median(samples) for samples in looked.samples_us])
+    if not care.seconds or (obvious and not care.is_for_claims):
+        return looked
+    fewest = FEWEST_WHEN_OBVIOUS if obvious else care.fewest_rounds
+    counts = [
+        rounds_for([median(samples) for samples in compared.samples_us], care.seconds, fewest) for compared in first
+    ]
+    return _summed_or_why(_compare(bench, artifacts, signatures, counts))
+
+
+def _compare(
+    bench: Workbench, artifacts: tuple[Path, ...], signatures: Sequence[Signature], rounds: Sequence[int], **plan: int
+) -> list[Compared] | str:
+    """Each function alone, so many rounds."""
+    outcomes = []
+    for signature, count in zip(signatures, rounds, strict=True):
+        compared = bench.compare(CompareRequest(artifacts, signature, bench.plan(timeout_s=_TIMEOUT_S, **plan), count))
         if not isinstance(compared, Compared):
             return f"function {signature.function!r}: {reason(compared)}"
         outcomes.append(compared)
+    return outcomes
+
+
+def _summed_or_why(outcomes: list[Compared] | str) -> FunctionsCompared | str:
+    return outcomes if isinstance(outcomes, str) else _summed(outcomes)
+
+
+def _summed(outcomes: Sequence[Compared]) -> FunctionsCompared:
+    artifacts = range(len(outcomes[0].samples_us))
     fewest = min(len(compared.samples_us[0]) for compared in outcomes)
     samples = tuple(
-        tuple(sum(compared.samples_us[i][r] for compared in outcomes) for r in range(fewest))
-        for i in range(len(artifacts))
+        tuple(sum(compared.samples_us[i][r] for compared in outcomes) for r in range(fewest)) for i in artifacts
     )
     numerics = tuple(
         max((compared.numerics[i] for compared in outcomes), key=lambda n: (not n.agrees, n.max_rel_error))
-        for i in range(len(artifacts))
+        for i in artifacts
     )
     return FunctionsCompared(samples, numerics)
-
-
-def _rounds(
-    bench: Workbench, artifacts: tuple[Path, ...], signature: Signature, plan: TimingPlan, care: Care
-) -> int | str:
-    """As many as fit into the time that one comparison should take, found out by a first round."""
-    first = bench.compare(CompareRequest(artifacts, signature, plan, 1))
-    if not isinstance(first, Compared):
-        return f"function {signature.function!r}: {reason(first)}"
-    round_s = 1e-6 * sum(median(samples) for samples in first.samples_us)
-    return int(min(_MOST_ROUNDS, max(care.fewest_rounds, care.seconds / max(round_s, 1e-9))))
 
 
 def _useless(

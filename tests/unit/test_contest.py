@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ from mlsearch.candidate import (
     CompareOutcome,
     CompareRequest,
     Numerics,
+    RunOutcome,
+    RunRequest,
+    WrongResult,
 )
 from mlsearch.errors import MlsearchError, RunnerError
-from mlsearch.events import Step, TaskStarted
+from mlsearch.events import Step, TaskStarted, VariantDone
 from mlsearch.summary import TuneSummary, VariantSummary
-from mlsearch.testing.runners import RIGHT
-from mlsearch.tune.contest import leaders_of
+from mlsearch.testing.runners import RIGHT, measured
+from mlsearch.tune.contest import leaders_of, looked_speedup, promised_us
 from mlsearch.variant import Variant, variant_of
 
 FLAGS = 'module attributes {mlsearch.flags = ["--iree-opt-generalize-matmul"]} {}'
@@ -39,16 +43,34 @@ class Contested(Run):
         super().__init__(folder, monkeypatch)
         folder_with(folder, mine=FLAGS)
         self.variant_us = 100.0
+        self.trial_gain = 0.95
+        """Time of the variant's candidates, in untuned times of its task."""
         self.wrong: set[str] = set()
         self.right_of: dict[str, Numerics] = {}
         """Numbers of a build, where they are others than `RIGHT`."""
         self.machine.runner._answer_compare = self._compare  # type: ignore[method-assign]
 
     def tune(self, **changes: object) -> TuneSummary:
+        self.machine.run_answers["mine-t0-untuned"] = measured(self.variant_us)
         return super().tune(**{"templates": self.folder, "variants": "mine", "trials": 4, **changes})
 
     def variants(self) -> dict[str, VariantSummary]:
         return {each.name: each for each in self.summary.variants}
+
+    def told(self, name: str, field: str) -> list[float]:
+        """What was said of a variant, in turn."""
+        said = [event.summary for event in self.events if isinstance(event, VariantDone)]
+        values = [getattr(each, field) for each in said if each.name == name]
+        return [value for value in values if value is not None]
+
+    def steps(self, text: str) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, Step) and text in event.text]
+
+    def together(self) -> list[CompareRequest]:
+        """Comparisons of what the short searches have found: with neither untuned build."""
+        untuned = {self._untuned_payload, f"mine-{self._untuned_payload}"}
+        payloads = [request for request in self.machine.runner.comparisons if "payload-" in request.artifacts[0].stem]
+        return [request for request in payloads if not untuned & {artifact.stem for artifact in request.artifacts}]
 
     def searches(self) -> int:
         return len([event for event in self.events if isinstance(event, TaskStarted)])
@@ -57,12 +79,12 @@ class Contested(Run):
         if key.startswith("mine-payload-") or key == "shipped":
             return self.variant_us
         if key.startswith("mine-"):
-            return BASELINE_US / 2
+            return self.variant_us if key.endswith("-untuned") else self.trial_gain * self.variant_us
         return super()._time_us(key)
 
     def _compare(self, request: CompareRequest) -> CompareOutcome:
         keys = [artifact.stem for artifact in request.artifacts]
-        times = [BASELINE_US if key.endswith("t0-untuned") else self._time_us(key) for key in keys]
+        times = [BASELINE_US if key == "t0-untuned" else self._time_us(key) for key in keys]
         samples = tuple((time_us,) * request.rounds for time_us in times)
         return Compared(samples, tuple(WRONG if key in self.wrong else self.right_of.get(key, RIGHT) for key in keys))
 
@@ -137,15 +159,31 @@ def test_a_variant_that_is_slow_only_when_built_from_the_beginning_is_out(
 def test_a_variant_that_stops_running_with_its_schedules_keeps_its_untuned_speedup(
     contest: Contested, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(request: CompareRequest) -> CompareOutcome:
-        if any(artifact.stem.startswith("mine-payload-") for artifact in request.artifacts) and contest.searches():
-            raise RunnerError("the run process is gone")
-        return contest._compare(request)
+    contest.variant_us, usual = 350.0, contest.machine._run
 
-    monkeypatch.setattr(contest.machine.runner, "_answer_compare", failing)
+    def failing(request: RunRequest) -> RunOutcome:
+        if request.artifact.stem.startswith("mine-payload-"):
+            raise RunnerError("the run process is gone")
+        return usual(request)
+
+    monkeypatch.setattr(contest.machine.runner, "_answer", failing)
     contest.tune()
     assert contest.spec
-    assert contest.variants()["mine"].speedup == 10.0
+    assert contest.variants()["mine"].speedup is not None
+    assert contest.told("mine", "speedup")[0] == BASELINE_US / 350.0
+
+
+def test_a_variant_that_goes_wrong_with_its_schedules_keeps_its_untuned_speedup(
+    contest: Contested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contest.variant_us, usual = 350.0, contest.machine._run
+
+    def wrong(request: RunRequest) -> RunOutcome:
+        return WrongResult(WRONG) if request.artifact.stem.startswith("mine-payload-") else usual(request)
+
+    monkeypatch.setattr(contest.machine.runner, "_answer", wrong)
+    contest.tune()
+    assert contest.told("mine", "speedup")[0] == BASELINE_US / 350.0
 
 
 def test_a_variant_that_does_not_compile_is_an_outcome(contest: Contested) -> None:
@@ -178,8 +216,22 @@ def test_an_interrupt_leaves_a_proven_variant_without_schedules_in_place(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mlsearch.tune.contender.decide", interrupted)
+    monkeypatch.setattr("mlsearch.tune.contest.Contest._best", interrupted)
     assert contest.tune(trials=4).interrupted
     assert contest.spec == before
+
+
+def test_an_interrupt_in_the_finals_of_one_contender_ends_those_of_all(
+    contest: Contested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    contest.variant_us = 350.0  # both would have finals
+    monkeypatch.setattr("mlsearch.tune.contender.decide", interrupted)
+    assert contest.tune(trials=4).interrupted
+    assert len(contest.steps("comparing the best candidates")) == 1
+    assert contest.spec
 
 
 def test_same_dispatches_at_the_same_speed_are_not_searched_again(contest: Contested) -> None:
@@ -196,13 +248,133 @@ def test_a_budget_of_no_more_than_the_short_search_ends_with_it(contest: Contest
     assert contest.searches() == 2
 
 
-@pytest.mark.parametrize(("variant_us", "searches"), [(450.0, 3), (350.0, 4), (100.0, 3)])
+def trials_of(contest: Contested, name: str) -> int:
+    prefix = "" if name == "default" else f"{name}-"
+    return 1 + len([key for key in contest.machine.built if key.startswith(f"{prefix}t0-") and "untuned" not in key])
+
+
+@pytest.mark.parametrize(
+    ("variant_us", "default_goes_on", "variant_goes_on"),
+    [(450.0, True, False), (350.0, True, True), (100.0, False, True)],
+)
 def test_the_whole_budget_is_for_the_leader_and_a_default_near_it(
-    contest: Contested, variant_us: float, searches: int
+    contest: Contested, monkeypatch: pytest.MonkeyPatch, variant_us: float, default_goes_on: bool, variant_goes_on: bool
 ) -> None:
-    contest.variant_us = variant_us  # the default takes 400 with its schedules; two searches are short ones
-    contest.tune(trials=40)
-    assert contest.searches() == searches
+    monkeypatch.setattr("mlsearch.tune.contest.SHORT_TRIALS", 4)
+    monkeypatch.setattr("mlsearch.tune.contest._HEATS", (2, 4))
+    contest.variant_us = variant_us  # the default takes 400 with its schedules
+    contest.tune(trials=8)
+    assert (trials_of(contest, "default") == 8) == default_goes_on
+    assert (trials_of(contest, "mine") == 8) == variant_goes_on
+
+
+@pytest.mark.parametrize(("variant_us", "trials"), [(1100.0, 2), (900.0, 4)])  # the default takes 500 by its trials
+def test_a_variant_that_is_hopeless_after_a_heat_is_not_searched_further(
+    contest: Contested, monkeypatch: pytest.MonkeyPatch, variant_us: float, trials: int
+) -> None:
+    monkeypatch.setattr("mlsearch.tune.contest._HEATS", (2, 4))
+    contest.variant_us = variant_us
+    contest.tune(trials=6)
+    assert trials_of(contest, "mine") == trials
+    assert "after a short search" in str(contest.variants()["mine"].dropped)
+
+
+def test_a_default_that_is_hopeless_is_searched_all_the_same_because_the_winner_must_beat_it(
+    contest: Contested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlsearch.tune.contest._HEATS", (2, 4))
+    contest.variant_us = 50.0
+    contest.tune(trials=6)
+    assert trials_of(contest, "default") == 4
+    assert "comparing the best candidates of t0 in paired runs" in contest.steps("paired runs")
+
+
+def test_a_heat_that_would_outlast_the_time_is_left_out(contest: Contested, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlsearch.tune.contest._HEATS", (2, 4))
+    contest.variant_us = 600.0  # near enough to stay, too far to lead
+
+    def slow_build(request: BuildRequest) -> BuildOutcome:
+        if "mine-t0-" in request.key:
+            time.sleep(0.6)
+        return contest.machine._build(request)
+
+    contest.machine.builder._answers = slow_build
+    contest.tune(trials=6, max_time_s=1.1 / 0.4)
+    assert trials_of(contest, "mine") == 2
+    assert contest.steps("variant mine: searching schedules") == ["variant mine: searching schedules"]
+
+
+def test_only_those_who_may_win_have_finals(contest: Contested) -> None:
+    contest.variant_us = 900.0
+    contest.tune()
+    assert contest.steps("comparing the best candidates") == ["comparing the best candidates of t0 in paired runs"]
+
+
+def test_those_near_each_other_are_ranked_together_without_the_untuned_payload(contest: Contested) -> None:
+    contest.variant_us = 350.0
+    contest.tune()
+    request = contest.together()[0]
+    assert {artifact.stem.partition("payload-")[0] for artifact in request.artifacts} == {"", "mine-"}
+    # By the trials the variant has 332 and the default 500; in rounds of both it is 350 and 400.
+    standing = {name: contest.told(name, "speedup")[0] for name in ("mine", "default")}
+    assert standing["mine"] / standing["default"] == pytest.approx(400 / 350)
+
+
+def test_who_is_far_behind_by_the_trials_is_not_timed_as_a_whole(contest: Contested) -> None:
+    contest.variant_us = 900.0
+    contest.tune()
+    assert contest.told("mine", "speedup")[0] == pytest.approx(BASELINE_US / (0.95 * 900.0))
+    assert not any(
+        artifact.stem.startswith("mine-payload-") and artifact.stem != f"mine-{contest._untuned_payload}"
+        for request in contest.machine.runner.comparisons
+        for artifact in request.artifacts
+    )
+
+
+def test_a_variant_of_a_slow_payload_with_the_same_dispatches_gets_no_more_than_a_look(contest: Contested) -> None:
+    (contest.folder / "preprocessing/cpu/mine.mlir").write_text(
+        'module attributes {mlsearch.flags = ["--iree-opt-const-eval"]} {}'
+    )
+    contest.machine.run_answers["t0-untuned"] = measured(1e6)
+    contest.variant_us = 1.1 * BASELINE_US
+    contest.tune()
+    assert contest.variants()["mine"].dropped == "the same dispatches, and as fast as the default"
+    looks = [
+        request.rounds
+        for request in contest.machine.runner.comparisons
+        if [artifact.stem for artifact in request.artifacts]
+        == [contest._untuned_payload, f"mine-{contest._untuned_payload}"]
+    ]
+    assert looks == [1]
+
+
+@pytest.mark.parametrize(
+    ("whole_us", "tasks_us", "gain_us", "promised"),
+    [
+        (1000.0, 0.0, 0.0, 1000.0),  # nothing can be tuned
+        (1000.0, 1000.0, 975.0, 25.0),
+        (1080.0, 1000.0, 975.0, 25.0),  # what the whole takes beyond its tasks is within the noise
+        (2000.0, 1000.0, 975.0, 825.0),
+        (500.0, 1000.0, 500.0, 250.0),  # together, the tasks take half of what they take alone
+        (500.0, 1000.0, 0.0, 500.0),
+    ],
+)
+def test_what_trials_promise_for_the_whole_payload(
+    whole_us: float, tasks_us: float, gain_us: float, promised: float
+) -> None:
+    assert promised_us(whole_us, tasks_us, gain_us) == pytest.approx(promised)
+
+
+def test_a_look_goes_by_the_shortest_times_and_claims_nothing() -> None:
+    looked = looked_speedup([45.0, 90.0, 46.0], [2.6, 2.5, 1.0])
+    assert looked.speedup == 45.0
+    assert not (looked.is_faster or looked.is_slower)
+
+
+def test_enough_rounds_are_paired() -> None:
+    looked = looked_speedup([45.0] * 5 + [90.0], [1.0] * 5 + [2.0])
+    assert looked.speedup == 45.0
+    assert looked.is_faster
 
 
 @dataclass(frozen=True)

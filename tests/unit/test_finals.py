@@ -13,8 +13,9 @@ from test_task_search import WRONG
 from mlsearch.candidate import BuildTimeout, Compared, CompareOutcome, CompareRequest, RunFailed
 from mlsearch.space.space import Space
 from mlsearch.task import Task
-from mlsearch.testing.runners import RIGHT
-from mlsearch.tune.finals import FINALISTS, Winner, decide
+from mlsearch.testing.runners import RIGHT, measured
+from mlsearch.tune.finals import FINALISTS, SECONDS, Winner, decide, pair_plan
+from mlsearch.tune.rounds import rounds_for
 from mlsearch.tune.trials import Baseline, Found, measure_baseline
 
 
@@ -22,7 +23,7 @@ from mlsearch.tune.trials import Baseline, Found, measure_baseline
 def case(tmp_path: Path) -> tuple[Task, Space, Machine, Baseline]:
     task, space = small_task(tmp_path)
     machine = Machine(tmp_path / "work")
-    machine.time_us = times_by_candidate(space, 900.0, {3: 200.0, 9: 300.0})
+    machine.time_us = times_by_candidate(space, 390.0, {3: 200.0, 9: 300.0})
     return task, space, machine, measure_baseline(machine.bench, task)
 
 
@@ -150,13 +151,53 @@ def test_a_comparison_that_fails_is_no_crash(case: tuple[Task, Space, Machine, B
     assert decide(machine.bench, task, space, baseline, best) == "the winner could not be compared: it broke"
 
 
-def test_rounds_fit_the_time_of_the_programs(case: tuple[Task, Space, Machine, Baseline], tmp_path: Path) -> None:
-    from mlsearch.tune.finals import pair_plan, rounds_for
-
-    quick, slow = rounds_for([100.0, 50.0]), rounds_for([5e6, 5e6])
-    assert quick > slow >= 6, "fewer than six rounds have no 95 % interval"
+def test_the_time_limit_leaves_room_for_all_rounds(case: tuple[Task, Space, Machine, Baseline]) -> None:
     plan = pair_plan(case[2].bench, [5e6, 5e6])
-    assert plan.timeout_s > 10 * slow
+    assert plan.timeout_s > 10 * rounds_for([5e6, 5e6], SECONDS)
+
+
+def test_candidates_far_slower_than_the_untuned_build_have_no_finals(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, baseline = case
+    machine.time_us = lambda key: 2.1 * BASELINE_US
+    told = decide(machine.bench, task, space, baseline, found_by(machine, task, space, tmp_path))
+    assert told == "no candidate came near the untuned build: the best took 2.1x"
+    assert machine.runner.comparisons == []
+
+
+def test_candidates_a_little_slower_than_the_untuned_build_may_still_win(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path
+) -> None:
+    task, space, machine, baseline = case
+    # The machine may have been slow when they were timed.
+    machine.time_us = times_by_candidate(space, 1.9 * BASELINE_US, {3: 1.5 * BASELINE_US})
+    best = found_by(machine, task, space, tmp_path)
+    machine.compare_answers = [always([1000, 900, 950, 950, 950]), always([1000, 900])]
+    winner = decide(machine.bench, task, space, baseline, best)
+    assert isinstance(winner, Winner)
+    assert winner.speedup.is_faster
+
+
+def test_who_is_far_behind_the_best_is_no_finalist(case: tuple[Task, Space, Machine, Baseline], tmp_path: Path) -> None:
+    task, space, machine, baseline = case
+    machine.time_us = times_by_candidate(space, 410.0, {3: 200.0, 9: 300.0})
+    decide(machine.bench, task, space, baseline, found_by(machine, task, space, tmp_path))
+    assert [len(each.artifacts) for each in machine.runner.comparisons] == [3, 2]
+
+
+@pytest.mark.parametrize(("winner_us", "rounds"), [(0.9e6, 9), (0.05e6, 6)])
+def test_a_slow_task_has_few_rounds_only_if_its_winner_is_far_ahead(
+    case: tuple[Task, Space, Machine, Baseline], tmp_path: Path, winner_us: float, rounds: int
+) -> None:
+    task, space, machine, baseline = case
+    best = tuple(replace(found, time_us=winner_us) for found in found_by(machine, task, space, tmp_path)[:1])
+    slow = replace(baseline, measured=measured(1e6))
+    machine.compare_answers = [always([1e6, winner_us]), always([1e6, winner_us])]
+    winner = decide(machine.bench, task, space, slow, best)
+    assert isinstance(winner, Winner)
+    assert [each.rounds for each in machine.runner.comparisons] == [9, rounds]
+    assert winner.speedup.is_faster
 
 
 def test_new_search_measures_the_untuned_build_first(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from mlsearch.events import TaskStarted, TrialDone
 from mlsearch.records.store import Store
 from mlsearch.space.space import Space
 from mlsearch.task import Task
+from mlsearch.testing.runners import measured
 from mlsearch.tune.trials import Limits, measure_baseline
 
 WRONG = Numerics(agrees=False, max_abs_error=1.0, max_rel_error=1.0, tolerance=1e-5, unwritten=3, elements=9)
@@ -256,3 +258,50 @@ def test_equal_artifacts_take_one_place_among_the_finalists(case: tuple[Task, Sp
     task, space, machine = case
     machine.digests = {key_of(each): "the same" for each in space}
     assert len(search(machine, task, space, tmp_path).best) == 1
+
+
+def test_a_search_goes_on_where_it_ended(case: tuple[Task, Space, Machine], tmp_path: Path) -> None:
+    task, space, machine = case
+    once, _ = new_search(machine, task, space, tmp_path)
+    first = once.run(Limits(4, None), 1, 1)
+    second = once.run(Limits(7, None), 1, 1)
+    assert (first.trials, second.trials) == (4, 7)
+    assert len(set(machine.built)) == len(machine.built) == 1 + 3 + 3, "nothing is built again"
+    assert second.searched_s >= first.searched_s > 0
+    assert all(found.artifact is not None for found in second.best)
+    assert [event.done for event in machine.events if isinstance(event, TaskStarted)] == [1, 4]
+
+
+def test_a_search_that_has_reached_its_limits_says_nothing_more(
+    case: tuple[Task, Space, Machine], tmp_path: Path
+) -> None:
+    task, space, machine = case
+    once, _ = new_search(machine, task, space, tmp_path)
+    once.run(Limits(100, None), 1, 1)
+    said = len(machine.events)
+    assert once.run(Limits(200, None), 1, 1).trials == 1 + space.size, "the space is exhausted"
+    assert len(machine.events) == said
+
+
+def test_time_between_two_stretches_of_a_search_is_not_search_time(
+    case: tuple[Task, Space, Machine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, space, machine = case
+    once, _ = new_search(machine, task, space, tmp_path)
+    before = once.run(Limits(4, None), 1, 1).searched_s
+    real = time.monotonic
+    monkeypatch.setattr("mlsearch.tune.trials.time.monotonic", lambda: real() + 1000.0)
+    result = once.run(Limits(7, before + 500.0), 1, 1)
+    assert result.trials == 7
+    assert result.searched_s < before + 500.0
+
+
+def test_long_calls_are_made_as_seldom_as_a_time_needs(case: tuple[Task, Space, Machine], tmp_path: Path) -> None:
+    task, space, machine = case
+    search(machine, task, space, tmp_path, trials=2)
+    assert machine.runner.requests[-1].plan.min_samples == 5
+    slow = Machine(tmp_path / "slow")
+    slow.run_answers["t0-untuned"] = measured(1e6)
+    search(slow, task, space, tmp_path / "slow", trials=2)
+    plan = slow.runner.requests[-1].plan
+    assert (plan.warmup, plan.min_samples) == (1, 2)

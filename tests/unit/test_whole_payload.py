@@ -25,7 +25,7 @@ from mlsearch.ir.library import library_text
 from mlsearch.payload import Payload
 from mlsearch.spec import SpecEntry
 from mlsearch.testing.runners import RIGHT
-from mlsearch.tune.whole import Confirmed, confirm
+from mlsearch.tune.whole import TO_DECIDE, TO_LOOK, TO_RANK, Care, Confirmed, compare_functions, confirm
 
 SHAPE = TensorSpec((8, 8), "f32")
 MAIN = EntryFunction("main", Signature("main", (SHAPE, SHAPE), (SHAPE,), (), 1), "")
@@ -212,3 +212,45 @@ def test_an_untuned_payload_that_can_not_be_compared_ends_the_check(case: Case) 
     assert confirmed.entries == ()
     assert confirmed.whole is None
     assert "it crashed" in confirmed.note
+
+
+def rounds_of(case: Case, care: Care, tuned_us: float, untuned_us: float = 1000.0, **more: float) -> list[int]:
+    """Of the comparisons that are made of the untuned build and one that takes `tuned_us`."""
+    case.times_us |= {"untuned": untuned_us, "tuned": tuned_us}
+    signature = MAIN.signature
+    assert signature is not None
+    compared = compare_functions(
+        case.machine.bench, (Path("untuned.vmfb"), Path("tuned.vmfb")), [signature], care, **more
+    )
+    assert not isinstance(compared, str)
+    asked = [request.rounds for request in case.machine.runner.comparisons]
+    assert len(compared.samples_us[0]) == asked[-1]
+    return asked
+
+
+@pytest.mark.parametrize("tuned_us", [400.0, 2500.0])
+def test_a_first_look_ranks_what_is_far_apart(case: Case, tuned_us: float) -> None:
+    assert rounds_of(case, TO_RANK, tuned_us) == [5]
+
+
+def test_what_is_near_is_ranked_by_more_than_a_look(case: Case) -> None:
+    first, second = rounds_of(case, TO_RANK, 800.0)
+    assert first < 6 <= second
+
+
+def test_a_look_is_short_for_long_calls_and_never_followed_up(case: Case) -> None:
+    assert rounds_of(case, TO_LOOK, 800.0) == [5]
+    case.machine.runner.comparisons.clear()
+    assert rounds_of(case, TO_LOOK, 8e5, 1e6, expected_us=1e6) == [1]
+
+
+def test_a_decision_has_an_interval_however_far_apart_and_slow_the_programs_are(case: Case) -> None:
+    assert rounds_of(case, TO_DECIDE, 400.0)[-1] == 41
+    case.machine.runner.comparisons.clear()
+    assert rounds_of(case, TO_DECIDE, 1e5, 2e6)[-1] == 6
+    case.machine.runner.comparisons.clear()
+    assert rounds_of(case, TO_DECIDE, 1.9e6, 2e6)[-1] == 9
+
+
+def test_what_is_known_to_be_slow_is_decided_without_a_look(case: Case) -> None:
+    assert rounds_of(case, TO_DECIDE, 1.9e6, 2e6, expected_us=2e6) == [9]
