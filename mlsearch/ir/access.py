@@ -8,6 +8,7 @@ from iree.compiler import ir as mlir
 from iree.compiler.dialects import linalg
 
 from mlsearch.ir.dispatch import DispatchView, body_operations
+from mlsearch.ir.extension import ExtensionLoops, extension_loops
 from mlsearch.ir.module import new_context, parse
 from mlsearch.workload import Loop
 
@@ -47,6 +48,13 @@ def accesses(view: DispatchView) -> tuple[Access, ...]:
         for index, (attribute, value) in enumerate(zip(maps, root.operands, strict=True))
         if isinstance(value.type, mlir.ShapedType)
     )
+
+
+def extension_of(view: DispatchView) -> ExtensionLoops | None:
+    """The loops of a root op without indexing maps; None for any other."""
+    module = parse(view.function, new_context())
+    root = body_operations(module.body.operations[0].operation)[view.compute_ops[view.root].position]
+    return extension_loops(root)
 
 
 def window_loops(loops: tuple[Loop, ...], found: tuple[Access, ...]) -> tuple[int, ...]:

@@ -17,12 +17,14 @@ from iree.compiler.dialects import linalg
 
 from mlsearch.candidate import digest
 from mlsearch.ir.attention import attention_flops, attention_maps, attention_roles, is_attention
+from mlsearch.ir.extension import RELAYOUTS, ExtensionLoops, extension_loops, is_extension
 from mlsearch.ir.module import Module, Operation, new_context, parse, print_local, walk
 from mlsearch.workload import ATTENTION, Loop, LoopKind, Operand, Workload, element_bytes
 
 _COMPUTE_PREFIXES = ("linalg.", "iree_linalg_ext.", "iree_codegen.inner_tiled")
 _LOADS = ("iree_tensor_ext.dispatch.tensor.load", "iree_codegen.load_from_buffer")
-_STORES = ("iree_tensor_ext.dispatch.tensor.store", "iree_codegen.store_to_buffer")
+STORES = ("iree_tensor_ext.dispatch.tensor.store", "iree_codegen.store_to_buffer")
+"""What writes a result of a dispatch; the value is the first operand."""
 _CONTRACTION_NAMES: dict[tuple[bool, ...], str] = {
     # batch, m, n, k present
     (False, True, True, True): "matmul",
@@ -65,6 +67,11 @@ class ComputeOp:
     def repacks(self) -> bool:
         """It only puts elements into another layout, tile by tile."""
         return self.name in REPACKING
+
+    @property
+    def is_extension(self) -> bool:
+        """It has loops, but no indexing maps."""
+        return is_extension(self.name)
 
 
 @dataclass(frozen=True)
@@ -109,15 +116,16 @@ def read_dispatch(module: Module, root: int | None = None) -> DispatchView:
     if any(size is None for nest in known for size in nest.sizes):
         raise NotReadable("it has dynamic dims")
     root = _pick_root(known) if root is None else root
+    beside = next((nest.op.name for i, nest in enumerate(known) if i != root and is_extension(nest.op.name)), None)
+    if beside is not None:
+        raise NotReadable(f"{beside} stands beside an op that decides the loops, and none can be laid out on it")
     shared = _share_loops(known, root)
     ops = tuple(
         ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i]), nest.strides, _functions(nest.op))
         for i, nest in enumerate(known)
     )
     packed_tile = _packed_tile(known, shared, root)
-    stores = tuple(
-        _position(operations, op.operands[0]) for op in operations if op.name in _STORES and len(op.operands)
-    )
+    stores = tuple(_position(operations, op.operands[0]) for op in operations if op.name in STORES and len(op.operands))
     store_roots = tuple(position for position in stores if position is not None)
     if not store_roots:
         raise NotReadable("it stores nothing that an op of it computes")
@@ -170,6 +178,9 @@ class _LoopNest:
     def of(position: int, op: Operation) -> _LoopNest | None:
         if op.name in REPACKING:
             return _repacking_nest(position, op)
+        extension = extension_loops(op)
+        if extension is not None:
+            return _extension_nest(position, op, extension)
         maps = _indexing_maps(op)
         if not maps:
             return None
@@ -233,6 +244,20 @@ def _repacking_nest(position: int, op: Operation) -> _LoopNest | None:
     return _LoopNest(position, op, (source, dest), maps, (every, every), sizes, kinds, strides)
 
 
+def _extension_nest(position: int, op: Operation, loops: ExtensionLoops) -> _LoopNest:
+    count = len(loops.kinds)
+    shape = mlir.ShapedType(op.operands[loops.domain].type)
+    axes = range(loops.first_dim, loops.first_dim + count)
+    sizes = tuple(None if shape.is_dynamic_dim(axis) else shape.get_dim_size(axis) for axis in axes)
+    # Where no loop moves along a dim alone, any of them may move through it.
+    every = frozenset(range(count))
+    touched = tuple(
+        every if None in dims else frozenset(loop for loop in dims if loop is not None) for dims in loops.maps
+    )
+    ones = (1,) * count
+    return _LoopNest(position, op, tuple(op.operands), loops.maps, touched, sizes, loops.kinds, ones)
+
+
 def _integers(op: Operation, name: str) -> list[int]:
     """Of an array attribute; empty if there is none."""
     return [int(each) for each in mlir.DenseI64ArrayAttr(op.attributes[name])] if name in op.attributes else []
@@ -267,11 +292,14 @@ def _dims_of(expression: mlir.AffineExpr) -> set[int]:
 
 
 def _pick_root(nests: list[_LoopNest]) -> int:
-    """The op that decides the distribution: IREE takes the last one that reduces, else the last one."""
+    """The op that decides the distribution: IREE takes the last one that reduces or has no indexing maps, else the
+    last one."""
     order = range(len(nests) - 1, -1, -1)
-    reducing = [i for i in order if nests[i].has_reduction]
-    computing = [i for i in order if nests[i].op.name not in ("linalg.fill", *REPACKING)]
-    moving = [i for i in order if nests[i].op.name in REPACKING]
+    relayouts = (*REPACKING, *RELAYOUTS)
+    names = [nest.op.name for nest in nests]
+    reducing = [i for i in order if nests[i].has_reduction or (is_extension(names[i]) and names[i] not in relayouts)]
+    computing = [i for i in order if names[i] not in ("linalg.fill", *relayouts)]
+    moving = [i for i in order if names[i] in relayouts]
     return (reducing or computing or moving or list(order))[0]
 
 
@@ -401,7 +429,7 @@ def _kind_and_roles(nest: _LoopNest) -> tuple[str, list[str]]:
         "r": [i for i, kind in enumerate(nest.kinds) if kind == "reduction"],
     }
     if nest.op.name not in ("linalg.generic", "linalg.map", "linalg.reduce"):
-        kind = nest.op.name.split(".")[-1]
+        kind = nest.op.name.partition(".")[2].replace(".", "_")
     else:
         kind = "reduction" if groups["r"] else "elementwise"
     return kind, _numbered(groups, len(nest.sizes))
@@ -448,7 +476,7 @@ def _traffic(operations: list[Operation]) -> int:
     for op in operations:
         if op.name in _LOADS:
             value = op.results[0]
-        elif op.name in _STORES:
+        elif op.name in STORES:
             value = op.operands[0]
         else:
             continue
@@ -475,7 +503,7 @@ def _content_key(operations: list[Operation]) -> str:
         if op.name in _LOADS:
             lines.append(["load", [str(result.type) for result in op.results], _slice_text(op)])
             continue
-        if op.name in _STORES:
+        if op.name in STORES:
             lines.append(["store", operands[0], _slice_text(op)])
             continue
         attributes = {name: str(value) for name, value in op.attributes.items()}
@@ -489,7 +517,7 @@ def _behind_stores(operations: list[Operation]) -> list[Operation]:
     needed: set[int] = set()
     found = []
     for op in reversed(operations):
-        if op.name in _STORES:
+        if op.name in STORES:
             sources = [op.operands[0]]
         elif hash(op) not in needed:
             continue

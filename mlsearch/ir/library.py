@@ -17,7 +17,8 @@ from iree.compiler import ir as mlir
 
 from mlsearch.errors import SpecError
 from mlsearch.ir.attention import map_checks
-from mlsearch.ir.dispatch import REPACKING, DispatchView, body_operations
+from mlsearch.ir.dispatch import REPACKING, STORES, DispatchView, body_operations
+from mlsearch.ir.extension import is_extension
 from mlsearch.ir.module import (
     IrError,
     Module,
@@ -114,8 +115,8 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
 
     IREE compares a computation op by op, bodies included, as long as no body takes a value from outside. Constants in
     fused elementwise ops are such values. Such an op is recognized by name and types; if it is the last one, then the
-    match starts inside of it, at its yield, so that its body is compared as well. If the last one packs or unpacks, the
-    match starts at the store of its result.
+    match starts inside of it, at its yield, so that its body is compared as well. If the last one packs or unpacks, or
+    has no indexing maps, the match starts at the store of its result.
     """
     context = new_context()
     function = parse(view.function, context)
@@ -124,7 +125,7 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
     anchor, producers = _anchor(operations, view.store_roots, targets)
     body_results = _computed_results(anchor) if _captures(anchor) else []
     in_reach = [*operations, *(op for op in walk(anchor) if op != anchor)]
-    starts_later = bool(body_results) or anchor.name in REPACKING
+    starts_later = bool(body_results) or _is_opaque(anchor)
     walk_to = _Handles(anchor, producers, "%anchor" if starts_later else "%op")
     dags: list[tuple[str, list[Operation]]] = []
     steps: list[str] = []
@@ -136,9 +137,9 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
         steps.append(
             f"%anchor = transform.get_parent_op %op <{{op_name = {string_literal(anchor.name)}}}> : ({_ANY}) -> {_ANY}"
         )
-    if anchor.name in REPACKING:
+    if _is_opaque(anchor):
         # What follows it can't be seen from it: to MLIR's matchers it is no structured op.
-        [store] = [use.owner for use in anchor.results[0].uses]
+        store = next(use.owner for result in anchor.results for use in result.uses if _is_store(use.owner, result))
         steps.append(f"transform.match.operation_name %op [{string_literal(store.name)}] : {_ANY}")
         steps.append(f"%anchor = transform.get_producer_of_operand %op[0] : ({_ANY}) -> {_ANY}")
     heads = [] if _captures(anchor) else [anchor]
@@ -184,6 +185,14 @@ _PLACE = "mlsearch.dag"
 
 def _is_place(op: Operation) -> bool:
     return op.name == "transform.match.operation_name" and _PLACE in str(op.attributes["op_names"])
+
+
+def _is_opaque(op: Operation) -> bool:
+    return op.name in REPACKING or is_extension(op.name)
+
+
+def _is_store(op: Operation, value: mlir.Value) -> bool:
+    return op.name.startswith(STORES) and bool(op.operands[0] == value)
 
 
 def _captures(op: Operation) -> bool:
@@ -243,7 +252,7 @@ def _type_checks(handle: str, op: Operation) -> list[str]:
 def _end_checks(handle: str, anchor: Operation) -> list[str]:
     """Steps that compare what becomes of the anchor's results: the same op with something fused behind it is another
     dispatch."""
-    if not anchor.name.startswith("linalg.") or anchor.name in REPACKING:
+    if not anchor.name.startswith("linalg.") or _is_opaque(anchor):
         return []
     steps = []
     for number, result in enumerate(anchor.results):

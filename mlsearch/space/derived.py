@@ -7,6 +7,7 @@ record's candidate can be built again.
     derived/window_taps    convolutions and poolings whose window can be unrolled, in any layout
     derived/window_tiles   those whose window can't
     derived/packed_tiles   what puts a tensor into packed tiles, or back, alone or with elementwise ops
+    derived/extension_tiles  IREE's own ops without indexing maps: scans, scatters, sorts, transforms
     derived/loop_tiles     contractions with several loops of a kind, and whatever no other template applies to
     derived/own_choice     on a GPU, whatever IREE configures: see `own_choice`
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mlsearch.ir.dispatch import DispatchView
+from mlsearch.space.derived_extension import extension_tiles
 from mlsearch.space.derived_packing import packed_tiles
 from mlsearch.space.derived_taps import window_taps
 from mlsearch.space.derived_tiles import loop_tiles
@@ -33,6 +35,9 @@ def derived_templates(
     if view.packed_tile:
         packed = packed_tiles(view, facts, f"{PREFIX}packed_tiles")
         return [packed] if packed is not None else []
+    if view.compute_ops[view.root].is_extension:
+        own = extension_tiles(view, late_view, facts, f"{PREFIX}extension_tiles")
+        return [own] if own is not None else []
     found: list[Template | None] = []
     if late_view is not None:
         taps = window_taps(view, late_view, facts, f"{PREFIX}window_taps")

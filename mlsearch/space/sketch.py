@@ -255,6 +255,6 @@ def reduction_loops(loops: Sequence[Loop]) -> list[int]:
 def shown(declarations: Declarations) -> dict[str, KnobValue]:
     """The default assignment, as a candidate would have it."""
     return {
-        name: str(value).lower() if isinstance(value, bool) else int(str(value))
+        name: value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else int(str(value))
         for name, value in declarations.defaults.items()
     }

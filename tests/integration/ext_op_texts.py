@@ -1,0 +1,176 @@
+"""One small payload for each of IREE's own ops that has loops, but no indexing maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from op_kind_texts import cumulative_sum, filled, scatter_rows
+
+
+def tensor(shape: Sequence[int], element: str = "f32") -> str:
+    return f"tensor<{'x'.join(map(str, shape))}x{element}>"
+
+
+_GREATER = """  ^bb0(%l: f32, %r: f32):
+    %more = arith.cmpf ogt, %l, %r : f32
+    iree_linalg_ext.yield %more : i1"""
+
+
+def _function(arguments: str, results: str, body: str, returned: str) -> str:
+    return f"func.func @main({arguments}) -> ({results}) {{\n{body}\n  return {returned} : {results}\n}}\n"
+
+
+def scan_columns(rows: int = 40, width: int = 100) -> str:
+    """A cumulative sum down the columns, which lie across memory."""
+    x, carry = tensor([rows, width]), tensor([width])
+    body = f"""  %e = tensor.empty() : {x}
+{filled(carry, "0.0", "c")}
+  %s:2 = iree_linalg_ext.scan dimension(0) inclusive(true) ins(%a : {x}) outs(%e, %c : {x}, {carry}) {{
+  ^bb0(%l: f32, %acc: f32):
+    %sum = arith.addf %l, %acc : f32
+    iree_linalg_ext.yield %sum : f32
+  }} -> {x}, {carry}"""
+    return _function(f"%a: {x}", x, body, "%s#0")
+
+
+def scan_then_scale(rows: int = 40, width: int = 100) -> str:
+    """A cumulative sum with an elementwise op behind it."""
+    x, carry = tensor([rows, width]), tensor([rows])
+    body = f"""  %e = tensor.empty() : {x}
+{filled(carry, "0.0", "c")}
+  %s:2 = iree_linalg_ext.scan dimension(1) inclusive(true) ins(%a : {x}) outs(%e, %c : {x}, {carry}) {{
+  ^bb0(%l: f32, %acc: f32):
+    %sum = arith.addf %l, %acc : f32
+    iree_linalg_ext.yield %sum : f32
+  }} -> {x}, {carry}
+  %y = arith.mulf %s#0, %s#0 : {x}"""
+    return _function(f"%a: {x}", x, body, "%y")
+
+
+def scatter_add(rows: int = 16, width: int = 64, table: int = 100) -> str:
+    """Rows may meet, so their loop is no parallel one."""
+    update, index, original = tensor([rows, width]), tensor([rows, 1], "i32"), tensor([table, width])
+    body = f"""  %s = iree_linalg_ext.scatter dimension_map = [0] unique_indices(false)
+      ins(%u, %i : {update}, {index}) outs(%o : {original}) {{
+  ^bb0(%new: f32, %old: f32):
+    %sum = arith.addf %new, %old : f32
+    iree_linalg_ext.yield %sum : f32
+  }} -> {original}"""
+    return _function(f"%u: {update}, %i: {index}, %o: {original}", original, body, "%s")
+
+
+def gather(rows: int = 48, width: int = 70, table: int = 100) -> str:
+    source, index, result = tensor([table, width]), tensor([rows, 1], "i32"), tensor([rows, width])
+    body = f"""  %e = tensor.empty() : {result}
+  %g = iree_linalg_ext.gather dimension_map = [0] ins(%s, %i : {source}, {index}) outs(%e : {result}) -> {result}"""
+    return _function(f"%s: {source}, %i: {index}", result, body, "%g")
+
+
+def sort(rows: int = 24, width: int = 60) -> str:
+    x = tensor([rows, width])
+    body = f"""  %s = iree_linalg_ext.sort dimension(1) outs(%a : {x}) {{
+{_GREATER}
+  }} -> {x}"""
+    return _function(f"%a: {x}", x, body, "%s")
+
+
+def topk(rows: int = 24, width: int = 60, k: int = 5) -> str:
+    """As an import of ONNX's TopK has it."""
+    x, out, places = tensor([rows, width]), tensor([rows, k]), tensor([rows, k], "i32")
+    body = f"""{filled(out, "-3.40282347E+38", "v")}{filled(places, "0", "p")}
+  %t:2 = iree_linalg_ext.topk dimension(1) ins(%a : {x}) outs(%v, %p : {out}, {places}) {{
+{_GREATER}
+  }} -> {out}, {places}"""
+    return _function(f"%a: {x}", f"{out}, {places}", body, "%t#0, %t#1")
+
+
+def arg_compare(rows: int = 24, width: int = 60) -> str:
+    x, values, places = tensor([rows, width]), tensor([rows]), tensor([rows], "i32")
+    body = f"""{filled(values, "-3.40282347E+38", "v")}{filled(places, "0", "p")}
+  %t:2 = iree_linalg_ext.arg_compare dimension(1) ins(%a : {x}) outs(%v, %p : {values}, {places}) {{
+{_GREATER}
+  }} -> {values}, {places}"""
+    return _function(f"%a: {x}", f"{values}, {places}", body, "%t#0, %t#1")
+
+
+def fft_stage(rows: int = 24, width: int = 64, stage: int = 3) -> str:
+    x = tensor([rows, width])
+    body = f"""  %stage = arith.constant {stage} : index
+  %f:2 = iree_linalg_ext.fft ins(%stage : index) outs(%a, %b : {x}, {x}) : {x}, {x}"""
+    return _function(f"%a: {x}, %b: {x}", f"{x}, {x}", body, "%f#0, %f#1")
+
+
+def winograd_input(c: int = 40) -> str:
+    x, out = tensor([1, 14, 14, c]), tensor([8, 8, 1, 2, 2, c])
+    body = f"""  %e = tensor.empty() : {out}
+  %w = iree_linalg_ext.winograd.input_transform output_tile_size(6) kernel_size(3) image_dimensions([1, 2])
+      ins(%a : {x}) outs(%e : {out}) -> {out}"""
+    return _function(f"%a: {x}", out, body, "%w")
+
+
+def winograd_filter(c: int = 16, f: int = 24) -> str:
+    x, out = tensor([3, 3, c, f]), tensor([8, 8, c, f])
+    body = f"""  %e = tensor.empty() : {out}
+  %w = iree_linalg_ext.winograd.filter_transform output_tile_size(6) kernel_size(3) kernel_dimensions([0, 1])
+      ins(%a : {x}) outs(%e : {out}) -> {out}"""
+    return _function(f"%a: {x}", out, body, "%w")
+
+
+def winograd_output(c: int = 40) -> str:
+    x, out = tensor([8, 8, 1, 2, 2, c]), tensor([1, 12, 12, c])
+    body = f"""  %e = tensor.empty() : {out}
+  %w = iree_linalg_ext.winograd.output_transform output_tile_size(6) kernel_size(3) image_dimensions([1, 2])
+      ins(%a : {x}) outs(%e : {out}) -> {out}"""
+    return _function(f"%a: {x}", out, body, "%w")
+
+
+def map_store(rows: int = 40, width: int = 72) -> str:
+    """A transpose, element by element."""
+    x, out = tensor([rows, width]), tensor([width, rows])
+    body = f"""  %e = tensor.empty() : {out}
+  %m = iree_linalg_ext.map_store %a into %e {{
+  ^bb0(%i: index, %j: index):
+    %mask = arith.constant true
+    iree_linalg_ext.yield %j, %i, %mask : index, index, i1
+  }} : {x} into {out} -> {out}"""
+    return _function(f"%a: {x}", out, body, "%m")
+
+
+def map_load(rows: int = 40, width: int = 72) -> str:
+    x, out = tensor([rows, width]), tensor([width, rows])
+    body = f"""  %e = tensor.empty() : {out}
+  %m = iree_linalg_ext.map_load %a into %e {{
+  ^bb0(%i: index, %j: index):
+    %pad = arith.constant 0.0 : f32
+    iree_linalg_ext.yield %j, %i, %pad : index, index, f32
+  }} : {x} into {out} -> {out}"""
+    return _function(f"%a: {x}", out, body, "%m")
+
+
+def im2col() -> str:
+    x, out = tensor([1, 10, 10, 16]), tensor([1, 64, 144])
+    body = f"""  %e = tensor.empty() : {out}
+  %m = iree_linalg_ext.im2col strides = [1, 1] dilations = [1, 1] kernel_size = [3, 3]
+      offsets = [0, 0, 0] output_sizes = [[1], [8, 8], [3, 3, 16]] batch_pos = [0] m_pos = [1, 2] k_pos = [3]
+      input_k_perm = [0, 1, 2] output_perm = [0, 1, 2] ins(%a : {x}) outs(%e : {out}) -> {out}"""
+    return _function(f"%a: {x}", out, body, "%m")
+
+
+EXT_KINDS: dict[str, str] = {
+    "scan": cumulative_sum(),
+    "scan_columns": scan_columns(),
+    "scan_then_scale": scan_then_scale(),
+    "scatter": scatter_rows(),
+    "scatter_add": scatter_add(),
+    "gather": gather(),
+    "sort": sort(),
+    "topk": topk(),
+    "arg_compare": arg_compare(),
+    "fft": fft_stage(),
+    "winograd_input": winograd_input(),
+    "winograd_filter": winograd_filter(),
+    "winograd_output": winograd_output(),
+    "map_store": map_store(),
+    "map_load": map_load(),
+    "im2col": im2col(),
+}
