@@ -35,8 +35,8 @@ class ExtensionLoops:
     """One for each operand."""
     unit: tuple[int, ...]
     """For each loop: what a tile along it is a multiple of."""
-    smallest: bool = False
-    """Its innermost tiles are of one iteration: what it computes for each is a matrix."""
+    single: frozenset[int] = frozenset()
+    """Loops whose innermost tiles are of one iteration, as IREE's code for the op needs it."""
 
 
 def is_extension(name: str) -> bool:
@@ -59,6 +59,11 @@ def _shape(value: mlir.Value) -> list[int]:
     return list(mlir.ShapedType(value.type).shape) if isinstance(value.type, mlir.ShapedType) else []
 
 
+def _parallel(count: int) -> tuple[LoopKind, ...]:
+    kind: LoopKind = "parallel"
+    return (kind,) * count
+
+
 def _along_one_dim(op: Operation) -> ExtensionLoops:
     """An op that goes along one dim of its first operand, which its other operands have whole, shorter, or not."""
     along = int(mlir.IntegerAttr(op.attributes["dimension"]).value)
@@ -76,15 +81,17 @@ def _along_one_dim(op: Operation) -> ExtensionLoops:
     return ExtensionLoops(0, 0, kinds, tuple(maps), (1,) * len(shape))
 
 
-def _indexed(op: Operation, domain: int, batch: int, kinds: LoopKind) -> ExtensionLoops:
+def _indexed(
+    op: Operation, domain: int, batch: int, around: LoopKind, single: frozenset[int] = frozenset()
+) -> ExtensionLoops:
     """A gather or a scatter: the loops around a slice go through the indices, the others along the slice."""
     rank = _rank(op.operands[domain])
     maps: list[Dims] = [(None,) * _rank(value) for value in op.operands]
     maps[domain] = tuple(range(rank))
     indices = _rank(op.operands[1])
     maps[1] = tuple(axis if axis < batch else None for axis in range(indices))
-    all_kinds: tuple[LoopKind, ...] = (*[kinds] * batch, *["parallel"] * (rank - batch))
-    return ExtensionLoops(domain, 0, all_kinds, tuple(maps), (1,) * rank)
+    kinds: tuple[LoopKind, ...] = tuple(around if axis < batch else "parallel" for axis in range(rank))
+    return ExtensionLoops(domain, 0, kinds, tuple(maps), (1,) * rank, single)
 
 
 def _batch(op: Operation, domain: int, target: int) -> int:
@@ -104,18 +111,21 @@ def _scatter(op: Operation) -> ExtensionLoops | None:
 def _gather(op: Operation) -> ExtensionLoops | None:
     if len(op.operands) != 3:
         return None
-    return _indexed(op, 2, _batch(op, 2, 0), "parallel")
+    batch = _batch(op, 2, 0)
+    # IREE 3.13 vectorizes several rows at a time, without an error, into code that reads one of them for all.
+    return _indexed(op, 2, batch, "parallel", frozenset(range(batch)))
 
 
-def _over(domain: int, *, first_dim: int = 0, smallest: bool = False) -> Callable[[Operation], ExtensionLoops]:
-    """Reads an op whose loops are parallel ones along the dims of an operand."""
+def _over(domain: int, *, first_dim: int = 0) -> Callable[[Operation], ExtensionLoops]:
+    """Reads an op whose loops are parallel ones along the dims of an operand, the first ones left out: each iteration
+    of a Winograd transform is a matrix, and IREE's decomposition of it takes one at a time."""
 
     def read(op: Operation) -> ExtensionLoops:
         count = _rank(op.operands[domain]) - first_dim
         maps: list[Dims] = [(None,) * _rank(value) for value in op.operands]
         maps[domain] = (*[None] * first_dim, *range(count))
-        kinds: tuple[LoopKind, ...] = ("parallel",) * count
-        return ExtensionLoops(domain, first_dim, kinds, tuple(maps), (1,) * count, smallest)
+        single = frozenset(range(count)) if first_dim else frozenset()
+        return ExtensionLoops(domain, first_dim, _parallel(count), tuple(maps), (1,) * count, single)
 
     return read
 
@@ -128,10 +138,10 @@ def _fft(op: Operation) -> ExtensionLoops | None:
     group = 1 << int(mlir.IntegerAttr(stage.attributes["value"]).value)
     outputs = len(op.operands) - len(op.results)
     rank = _rank(op.operands[outputs])
-    maps = tuple(
+    maps: tuple[Dims, ...] = tuple(
         tuple(range(rank)) if number >= outputs else (None,) * _rank(value) for number, value in enumerate(op.operands)
     )
-    return ExtensionLoops(outputs, 0, ("parallel",) * rank, maps, (*[1] * (rank - 1), group))
+    return ExtensionLoops(outputs, 0, _parallel(rank), maps, (*[1] * (rank - 1), group))
 
 
 _READERS: dict[str, Callable[[Operation], ExtensionLoops | None]] = {
@@ -144,9 +154,8 @@ _READERS: dict[str, Callable[[Operation], ExtensionLoops | None]] = {
     "gather": _gather,
     "map_load": _over(1),
     "map_store": _over(0),
-    "im2col": _over(1),
     "fft": _fft,
-    "winograd.input_transform": _over(1, first_dim=2, smallest=True),
-    "winograd.filter_transform": _over(1, first_dim=2, smallest=True),
-    "winograd.output_transform": _over(0, first_dim=2, smallest=True),
+    "winograd.input_transform": _over(1, first_dim=2),
+    "winograd.filter_transform": _over(1, first_dim=2),
+    "winograd.output_transform": _over(0, first_dim=2),
 }

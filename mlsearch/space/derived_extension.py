@@ -1,12 +1,14 @@
 """A derived space for IREE's own ops that have no indexing maps: scans, scatters, gathers, sorts, transforms.
 
 Their loops are those of `mlsearch.ir.extension`. The pipeline is the one that IREE takes for the op, which cuts it into
-tiles and then writes scalar loops, or vectors for the few that have any. A reduction stays whole: IREE goes along a
-sorted or summed row in one piece.
+tiles and then writes scalar loops, or vectors for the few that have any (gathers, transforms). A reduction stays whole:
+IREE goes along a sorted or summed row in one piece.
+
+Other pipelines than IREE's own were tried with scans, scatters, sorts and argument comparisons: `vector.scan` and its
+like are not lowered for CPUs (builds fail), and the others come out as the same scalar loops.
 
     tile_ROLE   iterations of a parallel loop in the innermost tile; of a transform that works on groups, groups
     dist_ROLE   tiles in a workgroup, 0 for all
-    pipeline    scalar loops, or vectors, where IREE has both
 """
 
 from __future__ import annotations
@@ -17,18 +19,15 @@ from pathlib import Path
 
 from mlsearch.ir.access import extension_of
 from mlsearch.ir.dispatch import DispatchView, configured_levels
-from mlsearch.ir.template import Declarations, Expression, KnobLeaf, read_declarations
+from mlsearch.ir.template import Expression, KnobLeaf, read_declarations
 from mlsearch.ir.writing import annotating_text
-from mlsearch.space.layout import PIPELINE, lay_out
+from mlsearch.space.layout import lay_out
 from mlsearch.space.sketch import (
     DISTRIBUTION,
-    STACK_BYTES,
     STEP,
     TILE,
     Draft,
     constant,
-    equal,
-    implies,
     knob,
     less,
     parallel_loops,
@@ -38,7 +37,7 @@ from mlsearch.space.sketch import (
 )
 from mlsearch.space.template import Template
 
-SCALAR, VECTOR = "#iree_cpu.pipeline<Default>", "#iree_cpu.pipeline<LinalgExtTileAndVectorize>"
+_SCALAR = "#iree_cpu.pipeline<Default>"
 _CHOSEN = re.compile(r"pipeline = (#iree_cpu\.pipeline<\w+>)")
 _PARALLEL_KNOBS = 3
 _MOST_INNERMOST = 1024
@@ -65,35 +64,25 @@ def _draft(view: DispatchView, late_view: DispatchView | None, facts: Mapping[st
     loops, extension = view.workload.loops, extension_of(view)
     assert extension is not None, "only an op without indexing maps gets here"
     chosen = _CHOSEN.search(late_view.function) if late_view is not None else None
-    pipelines = [chosen[1]] if chosen else [SCALAR]
-    if not extension.smallest:
-        pipelines += [each for each in (SCALAR, VECTOR) if each not in pipelines]
-    draft = Draft(pipelines[0], loops, facts)
+    draft = Draft(chosen[1] if chosen else _SCALAR, loops, facts)
     for loop, each in enumerate(loops):
         if each.kind == "reduction":
             draft.place(STEP, loop, 0)
     cut = parallel_loops(loops)[::-1][:_PARALLEL_KNOBS]
     innermost = len(loops) - 1
-    for loop in [] if extension.smallest else cut:
+    for loop in cut:
+        if loop in extension.single:
+            continue
         unit = extension.unit[loop]
         most = (_MOST_INNERMOST if loop == innermost else _MOST) // unit
-        counts = powers(min(loops[loop].size // unit, most))
         name = f"tile_{loops[loop].role}"
+        counts = powers(min(loops[loop].size // unit, max(1, most)))
         leaf = draft.integer(name, counts, facts["lanes"] if loop == innermost else 1)
         draft.place(TILE, loop, [unit, leaf] if unit > 1 else leaf)
         draft.tiles[loop] = knob(name)
     _distribute(draft, cut, extension.unit)
-    if len(pipelines) > 1:
-        draft.tree.setdefault("options", {})[PIPELINE] = KnobLeaf(PIPELINE, tuple(pipelines), tuple(pipelines))
-        draft.defaults[PIPELINE] = pipelines[0]
-        bytes_each = max(facts["element_bytes"], facts["input_bytes"])
-        whole = [each.size for each in loops if each.kind == "reduction"]
-        vector = product([*draft.tiles.values(), *map(constant, [*whole, *extension.unit, bytes_each])])
-        draft.state(
-            implies(equal(knob(PIPELINE), constant(pipelines.index(VECTOR))), less(vector, constant(STACK_BYTES))),
-            f"vectors of {{}} bytes < {STACK_BYTES}",
-            vector,
-        )
+    if draft.pipeline != _SCALAR:
+        draft.fits_stack(max(facts["element_bytes"], facts["input_bytes"]))
     return draft
 
 
@@ -123,12 +112,12 @@ def _distribute(draft: Draft, cut: list[int], unit: tuple[int, ...]) -> None:
 
 
 def _priors(draft: Draft, facts: Mapping[str, int]) -> list[dict[str, object]]:
-    """Long rows, then blocks of rows, in workgroups of all and of one tile."""
-    lanes = facts["lanes"]
-    priors: list[dict[str, object]] = []
-    for wide, tall in ((_MOST_INNERMOST, 1), (lanes, 1), (2 * lanes, 8), (lanes, lanes), (8 * lanes, 1), (1, 1)):
-        tiles = {str(tile.value): wide if loop == len(draft.loops) - 1 else tall for loop, tile in draft.tiles.items()}
-        priors.append({**tiles})
+    """Long rows, blocks, and single iterations."""
     if not draft.tiles:
-        priors = [{name: count for name in draft.domains} for count in (1, 4, 16)]
-    return priors
+        return [dict.fromkeys(draft.domains, count) for count in (0, 1, 4, 16)]
+    lanes, innermost = facts["lanes"], len(draft.loops) - 1
+    shapes = ((_MOST_INNERMOST, 1), (lanes, 1), (2 * lanes, 8), (lanes, lanes), (8 * lanes, 1), (1, 1))
+    return [
+        {str(tile.value): wide if loop == innermost else tall for loop, tile in draft.tiles.items()}
+        for wide, tall in shapes
+    ]
