@@ -220,7 +220,7 @@ def test_a_scan_with_dynamic_dims_says_so() -> None:
     kind = "tensor<?x?xf32>"
     text = scan(kind=kind).replace("tensor.empty(%offset) : tensor<?x?", "tensor.empty(%offset, %offset) : tensor<?x?")
     text = text.replace(f"ins(%a : {kind})", f"ins(%b : {kind})")
-    text = text.replace("%e = ", f"%b = tensor.cast %a : {X} to {kind}\n%e = ").replace(f"store %s#0, ", "store %d, ")
+    text = text.replace("%e = ", f"%b = tensor.cast %a : {X} to {kind}\n%e = ").replace("store %s#0, ", "store %d, ")
     text = text.replace(
         "iree_tensor_ext.dispatch.tensor.store",
         f"%d = tensor.cast %s#0 : {kind} to {X}\niree_tensor_ext.dispatch.tensor.store",
