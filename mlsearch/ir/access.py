@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from iree.compiler import ir as mlir
 from iree.compiler.dialects import linalg
 
-from mlsearch.ir.dispatch import DispatchView, body_operations
+from mlsearch.ir.dispatch import DispatchView, body_operations, outputs
 from mlsearch.ir.extension import ExtensionLoops, extension_loops
 from mlsearch.ir.module import new_context, parse
 from mlsearch.workload import Loop
@@ -42,7 +42,7 @@ def accesses(view: DispatchView) -> tuple[Access, ...]:
     maps = linalg.get_indexing_maps(root)
     if maps is None:
         return ()
-    inputs = len(root.operands) - len(root.results)
+    inputs = len(root.operands) - outputs(root)
     return tuple(
         Access(tuple(_strides(expression) for expression in attribute.value.results), index >= inputs)
         for index, (attribute, value) in enumerate(zip(maps, root.operands, strict=True))

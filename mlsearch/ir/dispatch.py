@@ -58,6 +58,8 @@ class ComputeOp:
     """For each loop how many elements of an unpacked tensor one iteration covers: a packed tile, else 1."""
     functions: frozenset[str] = frozenset()
     """What its body computes beyond arithmetic, e.g. `math.exp`."""
+    on_buffers: bool = False
+    """It writes into a buffer, and has no result, as IREE's copies of slices."""
 
     @property
     def is_fill(self) -> bool:
@@ -121,11 +123,23 @@ def read_dispatch(module: Module, root: int | None = None) -> DispatchView:
         raise NotReadable(f"{beside} stands beside an op that decides the loops, and none can be laid out on it")
     shared = _share_loops(known, root)
     ops = tuple(
-        ComputeOp(nest.position, nest.op.name, nest.kinds, tuple(shared[i]), nest.strides, _functions(nest.op))
+        ComputeOp(
+            nest.position,
+            nest.op.name,
+            nest.kinds,
+            tuple(shared[i]),
+            nest.strides,
+            _functions(nest.op),
+            _writes_buffers(nest.op),
+        )
         for i, nest in enumerate(known)
     )
     packed_tile = _packed_tile(known, shared, root)
-    stores = tuple(_position(operations, op.operands[0]) for op in operations if op.name in STORES and len(op.operands))
+    stores = [
+        index if _writes_buffers(op) else _position(operations, op.operands[0])
+        for index, op in enumerate(operations)
+        if _writes_buffers(op) or (op.name in STORES and len(op.operands))
+    ]
     store_roots = tuple(position for position in stores if position is not None)
     if not store_roots:
         raise NotReadable("it stores nothing that an op of it computes")
@@ -197,15 +211,14 @@ class _LoopNest:
             for axis, dim in enumerate(dims):
                 if dim is not None and not shape.is_dynamic_dim(axis):
                     sizes[dim] = shape.get_dim_size(axis)
-        results = len(op.results)
-        output_loops = frozenset().union(*touched[len(touched) - results :]) if results else frozenset()
+        output_loops = frozenset().union(*touched[len(touched) - outputs(op) :])
         kinds: tuple[LoopKind, ...] = tuple("parallel" if i in output_loops else "reduction" for i in range(count))
         ones = (1,) * count
         return _LoopNest(position, op, tuple(op.operands), tuple(alone), tuple(touched), tuple(sizes), kinds, ones)
 
     @property
     def inputs(self) -> int:
-        return len(self.maps) - len(self.op.results)
+        return len(self.maps) - outputs(self.op)
 
     @property
     def has_reduction(self) -> bool:
@@ -216,6 +229,17 @@ class _LoopNest:
         """Of an attention op: the loops of each role."""
         query, key, value = self.touched[:3]
         return attention_roles(query, key, value, self.touched[self.inputs])
+
+
+def outputs(op: Operation) -> int:
+    """How many of the operands an op writes to, the last ones. On buffers it has no results."""
+    if len(op.results) == 0 and "operandSegmentSizes" in op.attributes:
+        return int(list(mlir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))[-1])
+    return len(op.results)
+
+
+def _writes_buffers(op: Operation) -> bool:
+    return len(op.results) == 0 and op.name.startswith("linalg.")
 
 
 def _repacking_nest(position: int, op: Operation) -> _LoopNest | None:
@@ -335,7 +359,7 @@ def _share_loops(nests: list[_LoopNest], root: int) -> list[list[int | None]]:
     seen: dict[tuple[object, int], list[tuple[int, int]]] = {}
     for i, nest in enumerate(nests):
         values = [*nest.operands, *nest.op.results]
-        maps = [*nest.maps, *nest.maps[nest.inputs :]]
+        maps = [*nest.maps, *nest.maps[len(nest.maps) - len(nest.op.results) :]]
         for value, dims in zip(values, maps, strict=True):
             for axis, loop in enumerate(dims):
                 if loop is not None:
@@ -428,7 +452,9 @@ def _kind_and_roles(nest: _LoopNest) -> tuple[str, list[str]]:
         "p": [i for i, kind in enumerate(nest.kinds) if kind == "parallel"],
         "r": [i for i, kind in enumerate(nest.kinds) if kind == "reduction"],
     }
-    if nest.op.name not in ("linalg.generic", "linalg.map", "linalg.reduce"):
+    if _writes_buffers(nest.op):
+        kind = "copy"
+    elif nest.op.name not in ("linalg.generic", "linalg.map", "linalg.reduce"):
         kind = nest.op.name.partition(".")[2].replace(".", "_")
     else:
         kind = "reduction" if groups["r"] else "elementwise"
@@ -471,15 +497,17 @@ def _describe(nest: _LoopNest) -> str:
 
 
 def _traffic(operations: list[Operation]) -> int:
-    """Bytes of all tensors that the dispatch loads and stores."""
-    total = 0
+    """Bytes of all tensors that the dispatch loads and stores, or of the buffers that its ops read and write."""
+    moved: list[mlir.Value] = []
     for op in operations:
         if op.name in _LOADS:
-            value = op.results[0]
+            moved.append(op.results[0])
         elif op.name in STORES:
-            value = op.operands[0]
-        else:
-            continue
+            moved.append(op.operands[0])
+        elif _writes_buffers(op):
+            moved += list(op.operands)
+    total = 0
+    for value in moved:
         if isinstance(value.type, mlir.ShapedType):
             shape = mlir.ShapedType(value.type)
             if shape.has_static_shape:
@@ -519,6 +547,8 @@ def _behind_stores(operations: list[Operation]) -> list[Operation]:
     for op in reversed(operations):
         if op.name in STORES:
             sources = [op.operands[0]]
+        elif _writes_buffers(op):
+            sources = list(op.operands)
         elif hash(op) not in needed:
             continue
         else:

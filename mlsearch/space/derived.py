@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mlsearch.ir.dispatch import DispatchView
+from mlsearch.space.derived_copies import copy_tiles
 from mlsearch.space.derived_extension import extension_tiles
 from mlsearch.space.derived_packing import packed_tiles
 from mlsearch.space.derived_taps import window_taps
@@ -38,6 +39,9 @@ def derived_templates(
     if view.compute_ops[view.root].is_extension:
         own = extension_tiles(view, late_view, facts, f"{PREFIX}extension_tiles")
         return [own] if own is not None else []
+    if view.compute_ops[view.root].on_buffers:
+        copied = copy_tiles(view, late_view, facts, f"{PREFIX}copy_tiles")
+        return [copied] if copied is not None else []
     found: list[Template | None] = []
     if late_view is not None:
         taps = window_taps(view, late_view, facts, f"{PREFIX}window_taps")

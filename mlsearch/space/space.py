@@ -156,8 +156,9 @@ def build_space(
     """The space of a dispatch out of the templates that apply to it: fallbacks only where no other has a candidate. On
     a CPU, what can be derived from the dispatch comes along; on a GPU, what IREE chooses itself."""
     facts = dims_and_facts(view, target)
-    # No template in a file knows of packed tiles, which cuts have to respect.
-    files = [] if view.packed_tile else [template for template in templates if template.applies_to(view)]
+    # No template in a file knows of packed tiles, which cuts have to respect, or of the pipeline that buffers need.
+    is_own = bool(view.packed_tile) or view.compute_ops[view.root].on_buffers
+    files = [] if is_own else [template for template in templates if template.applies_to(view)]
     emitted = [TemplateSpace(template, facts) for template in files if isinstance(template, EmittedTemplate)]
     facts["emitted"] = sum(1 for part in emitted if len(part))
     parts = [*emitted, *(TemplateSpace(each, facts) for each in files if not isinstance(each, EmittedTemplate))]

@@ -1,10 +1,10 @@
-"""One small payload for each of IREE's own ops that has loops, but no indexing maps."""
+"""One small payload for each of IREE's own ops that has loops, but no indexing maps, and for ops that move data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from op_kind_texts import cumulative_sum, filled, scatter_rows
+from op_kind_texts import cumulative_sum, filled, generic, scatter_rows, transposed
 
 
 def tensor(shape: Sequence[int], element: str = "f32") -> str:
@@ -150,6 +150,89 @@ def map_load(rows: int = 40, width: int = 72) -> str:
     return _function(f"%a: {x}", out, body, "%m")
 
 
+def pad(shape: Sequence[int] = (60, 90), around: int = 3) -> str:
+    x, out = tensor(shape), tensor([size + 2 * around for size in shape])
+    edge = ", ".join([str(around)] * len(shape))
+    body = f"""  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %a low[{edge}] high[{edge}] {{
+  ^bb0({", ".join(f"%i{axis}: index" for axis in range(len(shape)))}):
+    tensor.yield %zero : f32
+  }} : {x} to {out}"""
+    return _function(f"%a: {x}", out, body, "%p")
+
+
+def insert_slice() -> str:
+    x, out = tensor([64, 48]), tensor([64, 96])
+    body = f"  %s = tensor.insert_slice %a into %b[0, 5] [64, 48] [1, 1] : {x} into {out}"
+    return _function(f"%a: {x}, %b: {out}", out, body, "%s")
+
+
+def extract_slice() -> str:
+    x, out = tensor([64, 96]), tensor([60, 40])
+    body = f"  %s = tensor.extract_slice %a[2, 5] [60, 40] [1, 1] : {x} to {out}"
+    return _function(f"%a: {x}", out, body, "%s")
+
+
+def lower_triangle(size: int = 90) -> str:
+    """An elementwise op that asks for its position."""
+    x = tensor([size, size])
+    body = """%i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %below = arith.cmpi sge, %i, %j : index
+    %zero = arith.constant 0.0 : f32
+    %y = arith.select %below, %x0, %zero : f32"""
+    return generic(["(i, j) -> (i, j)"] * 2, "pp", [x], x, body, start=None)
+
+
+def complex_numbers(of: str = "f32") -> str:
+    """Elementwise arithmetic of complex numbers that are put together from, or taken as, tensors."""
+    x, out = tensor([64, 90], of), tensor([64, 90])
+    made = "%c = complex.create %x0, %x1 : complex<f32>\n    %d = complex.mul %c, %c : complex<f32>"
+    taken = "%d = complex.mul %x0, %x1 : complex<f32>"
+    body = f"{made if of == 'f32' else taken}\n    %y = complex.abs %d : complex<f32>"
+    return generic(["(i, j) -> (i, j)"] * 3, "pp", [x, x], out, body, start=None)
+
+
+def reversed_rows(rows: int = 64, width: int = 90) -> str:
+    """Reads at computed places, as a flip does."""
+    x = tensor([rows, width])
+    body = f"""%i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %last = arith.constant {width - 1} : index
+    %from = arith.subi %last, %j : index
+    %y = tensor.extract %a[%i, %from] : {x}"""
+    return generic(["(i, j) -> (i, j)"], "pp", [], x, body, start=None).replace("@main()", f"@main(%a: {x})")
+
+
+def broadcast() -> str:
+    x, out = tensor([90]), tensor([64, 90])
+    body = f"""  %e = tensor.empty() : {out}
+  %b = linalg.broadcast ins(%a : {x}) outs(%e : {out}) dimensions = [0]"""
+    return _function(f"%a: {x}", out, body, "%b")
+
+
+def im2col() -> str:
+    x, out = tensor([1, 10, 10, 16]), tensor([1, 64, 144])
+    body = f"""  %e = tensor.empty() : {out}
+  %m = iree_linalg_ext.im2col strides = [1, 1] dilations = [1, 1] kernel_size = [3, 3]
+      offsets = [0, 0, 0] output_sizes = [[1], [8, 8], [3, 3, 16]] batch_pos = [0] m_pos = [1, 2] k_pos = [3]
+      input_k_perm = [0, 1, 2] output_perm = [0, 1, 2] ins(%a : {x}) outs(%e : {out}) -> {out}"""
+    return _function(f"%a: {x}", out, body, "%m")
+
+
+def dynamic_scan() -> str:
+    x, carry = "tensor<?x96xf32>", "tensor<?xf32>"
+    body = f"""  %zero = arith.constant 0 : index
+  %rows = tensor.dim %a, %zero : {x}
+  %e = tensor.empty(%rows) : {x}
+  %s:2 = iree_linalg_ext.scan dimension(1) inclusive(true) ins(%a : {x}) outs(%e, %c : {x}, {carry}) {{
+  ^bb0(%l: f32, %acc: f32):
+    %sum = arith.addf %l, %acc : f32
+    iree_linalg_ext.yield %sum : f32
+  }} -> {x}, {carry}"""
+    return _function(f"%a: {x}, %c: {carry}", x, body, "%s#0")
+
+
 EXT_KINDS: dict[str, str] = {
     "scan": cumulative_sum(),
     "scan_columns": scan_columns(),
@@ -167,3 +250,23 @@ EXT_KINDS: dict[str, str] = {
     "map_store": map_store(),
     "map_load": map_load(),
 }
+
+DATA_KINDS: dict[str, str] = {
+    "pad": pad(),
+    "pad_image": pad((6, 20, 30), 1),
+    "insert_slice": insert_slice(),
+    "extract_slice": extract_slice(),
+    "lower_triangle": lower_triangle(),
+    "complex_numbers": complex_numbers(),
+    "reversed_rows": reversed_rows(),
+    "broadcast": broadcast(),
+    "transposed_i8": transposed((70, 90), (1, 0), "i8").replace("addf", "addi"),
+    "transposed_heads": transposed((2, 30, 4, 40), (0, 2, 1, 3)),
+}
+
+WITHOUT: dict[str, tuple[str, str]] = {
+    "im2col": (im2col(), "no loops can be read from iree_linalg_ext.im2col"),
+    "complex_tensors": (complex_numbers("complex<f32>"), "complex<f32>>, which can't be passed from outside"),
+    "dynamic_scan": (dynamic_scan(), "it has dynamic dims"),
+}
+"""Payloads whose dispatch can't be tuned, with what is said of it. IREE 3.13 compiles no im2col for CPUs."""

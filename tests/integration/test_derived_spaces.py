@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ext_op_texts import DATA_KINDS, EXT_KINDS, WITHOUT
 from op_kind_texts import OP_KINDS, depthwise_nhwc
 
 from mlsearch.candidate import BuildRequest, Built, Candidate, Measured, Record, RunRequest, reason
@@ -25,8 +26,7 @@ from mlsearch.workbench import open_workbench
 
 TARGET = resolve("llvm-cpu", 1)
 DRAWN = 3
-# Ops whose loops can't be read, and dispatches that only move data.
-WITHOUT = ("no loops can be read from iree_linalg_ext", "it stores nothing that an op of it computes")
+ALL_KINDS = {**OP_KINDS, **EXT_KINDS, **DATA_KINDS}
 
 
 def cut_text(folder: Path, text: str) -> list[Task]:
@@ -36,8 +36,9 @@ def cut_text(folder: Path, text: str) -> list[Task]:
 
 
 def readable(tasks: list[Task]) -> list[Task]:
-    assert all(task.view or (task.not_tunable or "").startswith(WITHOUT) for task in tasks)
-    return [task for task in tasks if task.view]
+    assert tasks
+    assert [task.not_tunable for task in tasks if not task.view] == []
+    return tasks
 
 
 def the_space(task: Task) -> Space:
@@ -57,11 +58,9 @@ def derived_candidates(space: Space) -> list[Candidate]:
     return list(dict.fromkeys(found))
 
 
-@pytest.mark.parametrize("kind", OP_KINDS)
-def test_a_linalg_op_of_any_kind_is_tuned_and_what_is_derived_for_it_computes_the_same(
-    kind: str, tmp_path: Path
-) -> None:
-    tasks = readable(cut_text(tmp_path, OP_KINDS[kind]))
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_an_op_of_any_kind_is_tuned_and_what_is_derived_for_it_computes_the_same(kind: str, tmp_path: Path) -> None:
+    tasks = readable(cut_text(tmp_path, ALL_KINDS[kind]))
     for task in tasks:
         space = the_space(task)
         assert space.size > 0
@@ -104,11 +103,24 @@ def test_a_linalg_op_of_any_kind_is_tuned_and_what_is_derived_for_it_computes_th
         ("depthwise_nchw_strided", "derived/window_tiles"),
         ("pool_nhwc_max_dilated", "derived/window_taps"),
         ("packed_matmul", "derived/loop_tiles"),
+        ("scan", "derived/extension_tiles"),
+        ("scatter", "derived/extension_tiles"),
+        ("topk", "derived/extension_tiles"),
+        ("winograd_output", "derived/extension_tiles"),
+        ("pad", "derived/copy_tiles"),
     ],
 )
 def test_each_kind_of_op_gets_the_derived_template_that_suits_it(kind: str, template: str, tmp_path: Path) -> None:
-    [task] = readable(cut_text(tmp_path, OP_KINDS[kind]))
+    [task] = readable(cut_text(tmp_path, ALL_KINDS[kind]))
     assert [each for each in the_space(task).parts if each.startswith(PREFIX)] == [template]
+
+
+@pytest.mark.parametrize("kind", WITHOUT)
+def test_what_has_no_space_says_why(kind: str, tmp_path: Path) -> None:
+    text, words = WITHOUT[kind]
+    [task] = cut_text(tmp_path, text)
+    assert task.view is None
+    assert words in (task.not_tunable or "")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OP_KINDS if kind.startswith(("depthwise", "pool"))])

@@ -217,13 +217,64 @@ def test_a_relayout_beside_an_op_that_decides_the_loops_can_not_be_laid_out() ->
 
 
 def test_a_scan_with_dynamic_dims_says_so() -> None:
-    kind = "tensor<?x?xf32>"
-    text = scan(kind=kind).replace("tensor.empty(%offset) : tensor<?x?", "tensor.empty(%offset, %offset) : tensor<?x?")
-    text = text.replace(f"ins(%a : {kind})", f"ins(%b : {kind})")
-    text = text.replace("%e = ", f"%b = tensor.cast %a : {X} to {kind}\n%e = ").replace("store %s#0, ", "store %d, ")
-    text = text.replace(
-        "iree_tensor_ext.dispatch.tensor.store",
-        f"%d = tensor.cast %s#0 : {kind} to {X}\niree_tensor_ext.dispatch.tensor.store",
-    )
-    with pytest.raises(NotReadable, match="dynamic dims"):
+    kind, carry = "tensor<?x96xf32>", "tensor<?xf32>"
+    text = f"""func.func @d(%a: {kind}, %c: {carry}) {{
+%s:2 = iree_linalg_ext.scan dimension(1) inclusive(true) ins(%a : {kind}) outs(%a, %c : {kind}, {carry}) {{
+  ^bb0(%l: f32, %acc: f32):
+    %sum = arith.addf %l, %acc : f32
+    iree_linalg_ext.yield %sum : f32
+}} -> {kind}, {carry}
+return
+}}"""
+    with pytest.raises(NotReadable, match="it has dynamic dims"):
         read(text)
+
+
+# ----------------------------------------------------------------------------- copies between buffers
+
+
+def copy(offset: int = 195, width: int = 90) -> str:
+    """What IREE makes of a pad, a concatenation, or the insertion of a slice."""
+    binding = "hal.interface.binding.subspan layout(<bindings = [#hal.pipeline.binding<storage_buffer>]>) binding"
+    x, out = f"memref<60x{width}xf32>", "memref<64x96xf32>"
+    part = f"memref<60x{width}xf32, strided<[96, 1], offset: {offset}>>"
+    return f"""func.func @d() {{
+%zero = arith.constant 0 : index
+%a = {binding}(0) alignment(64) offset(%zero) : {x}
+%b = {binding}(0) alignment(64) offset(%zero) : {out}
+%part = memref.subview %b[{offset // 96}, {offset % 96}] [60, {width}] [1, 1] : {out} to {part}
+linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                iterator_types = ["parallel", "parallel"]}} ins(%a : {x}) outs(%part : {part}) {{
+  ^bb0(%from: f32, %to: f32):
+    linalg.yield %from : f32
+}}
+return
+}}"""
+
+
+def test_a_copy_into_a_slice_has_loops_bytes_and_a_space() -> None:
+    view = read(copy())
+    assert (view.workload.op_kind, view.workload.dims) == ("copy", {"p1": 60, "p": 90})
+    assert [(each.loops, each.is_output) for each in view.workload.operands] == [((0, 1), False), ((0, 1), True)]
+    assert view.workload.bytes == 2 * 60 * 90 * 4
+    root, _ = configs(view, tile_p1=4, tile_p=64, dist_p1=2, dist_p=0)
+    assert root == "#iree_cpu.lowering_config<distribution = [8, 0], vector_common_parallel = [4, 64]>"
+    assert list(space(view).parts) == ["derived/copy_tiles"]
+
+
+def test_no_file_is_asked_about_a_copy_because_only_one_pipeline_takes_buffers() -> None:
+    class AnyFile:
+        def applies_to(self, view: DispatchView) -> bool:
+            raise AssertionError("asked")
+
+    assert list(build_space(read(copy()), [AnyFile()], TARGET).parts) == ["derived/copy_tiles"]  # type: ignore[list-item]
+
+
+def test_an_entry_fires_on_a_copy_to_the_same_place_only() -> None:
+    view = read(copy())
+    found = space(view)
+    library = library_text([found.entry("own", found.priors()[0])])
+    assert fired(library, copy()) == ["own"]
+    assert fired(library, copy(offset=194)) == []
+    assert fired(library, copy(width=80)) == []
+    assert read(copy(194)).workload.key != view.workload.key

@@ -318,14 +318,13 @@ def test_dynamic_dims_are_told_so() -> None:
 
 
 def test_an_op_without_readable_loops_is_named() -> None:
-    t = "tensor<8x8xf32>"
-    body = f"""%r = iree_linalg_ext.sort dimension(1) outs(%a : {t}) {{
-      ^bb0(%x: f32, %y: f32):
-        %c = arith.cmpf olt, %x, %y : f32
-        iree_linalg_ext.yield %c : i1
-    }} -> {t}"""
-    with pytest.raises(NotReadable, match=r"iree_linalg_ext\.sort"):
-        read(function_text({"%a": t}, body, {"%r": t}))
+    image, columns = "tensor<1x10x10x16xf32>", "tensor<1x64x144xf32>"
+    body = f"""%e = tensor.empty() : {columns}
+    %r = iree_linalg_ext.im2col strides = [1, 1] dilations = [1, 1] kernel_size = [3, 3] offsets = [0, 0, 0]
+      output_sizes = [[1], [8, 8], [3, 3, 16]] batch_pos = [0] m_pos = [1, 2] k_pos = [3] input_k_perm = [0, 1, 2]
+      output_perm = [0, 1, 2] ins(%a : {image}) outs(%e : {columns}) -> {columns}"""
+    with pytest.raises(NotReadable, match=r"no loops can be read from iree_linalg_ext\.im2col"):
+        read(function_text({"%a": image}, body, {"%r": columns}))
 
 
 def test_a_dispatch_that_stores_only_what_it_loaded_is_not_readable() -> None:
