@@ -21,6 +21,7 @@ from mlsearch.ir.template import Declarations, read_declarations
 from mlsearch.ir.writing import annotating_text
 from mlsearch.space.layout import lay_out
 from mlsearch.space.sketch import (
+    DISTRIBUTION,
     INNER,
     STACK_BYTES,
     Draft,
@@ -108,7 +109,10 @@ def _declarations(
             bytes_across,
         )
     outer = [loop for loop in parallel_loops(loops) if loop != vector]
-    draft.distribute([loop for loop in dict.fromkeys([*outer[:1], vector]) if loop is not None])
+    facing = [loop for loop in outer if loop in rows]
+    # The two sides of a transpose, in blocks that stay in the cache; else what lies farthest apart.
+    sides = facing if facing and not reduction_loops(loops) else outer[:1]
+    draft.distribute([loop for loop in dict.fromkeys([*sides, vector]) if loop is not None])
     draft.peel()
     most = registers - 2 if multiplies or (steps and vector in rows) else _UNROLLED * registers
     if draft.tiles:
@@ -125,7 +129,20 @@ def _declarations(
         )
     bytes_each = max(8 if "linalg.index" in view.function else 0, facts["element_bytes"], facts["input_bytes"])
     draft.fits_stack(bytes_each)
-    return draft.declarations([*draft.as_configured(configured), *_priors(draft, vector, rows, facts)])
+    own = [_with_workgroups(draft, prior, configured) for prior in draft.as_configured(configured)]
+    return draft.declarations([*own, *_priors(draft, vector, rows, facts)])
+
+
+def _with_workgroups(
+    draft: Draft, prior: Mapping[str, object], configured: Mapping[str, Sequence[int]]
+) -> dict[str, object]:
+    """IREE's own tiles with its own workgroups, as far as these are less than the loop."""
+    found = dict(prior)
+    for loop, size in enumerate(configured.get(DISTRIBUTION) or ()):
+        role, tile = draft.loops[loop].role, draft.tiles.get(loop)
+        if tile is not None and f"dist_{role}" in draft.domains and 0 < size < draft.loops[loop].size:
+            found[f"dist_{role}"] = size // int(str(prior.get(str(tile.value), size)))
+    return found
 
 
 def _tiled(loops: Sequence[Loop], vector: int | None, rows: set[int]) -> list[int]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from iree.compiler import ir as mlir
 from small_templates import template_text
 from spec_time_functions import MULTIPLY_ADD, elementwise, filled, function_text, generic, matmul, read
 
 from mlsearch.ir.access import accesses, contiguous_loop, strides, window_loops
-from mlsearch.ir.dispatch import DispatchView
+from mlsearch.ir.dispatch import DispatchView, body_operations
+from mlsearch.ir.module import new_context, parse
 from mlsearch.ir.taps import MOST_TAPS, tapped
 from mlsearch.ir.template import read_declarations
 from mlsearch.ir.writing import annotating_text
@@ -273,3 +275,46 @@ def test_unrolled_loops_are_cut_by_what_divides_them() -> None:
 def test_a_prior_between_two_values_takes_the_smaller_one() -> None:
     assert nearest([1, 4, 8], 6) == 4
     assert nearest([4, 8], 2) == 4
+
+
+def permuted(order: str) -> DispatchView:
+    """Three dims that change places: loops follow the input, the output is written in `order`."""
+    sizes = {"i": 64, "j": 48, "k": 96}
+    image = "tensor<64x48x96xf32>"
+    output = f"tensor<{'x'.join(str(sizes[letter]) for letter in order)}xf32>"
+    maps = ["(i, j, k) -> (i, j, k)", f"(i, j, k) -> ({', '.join(order)})"]
+    body = "%y = math.exp %x0 : f32\nlinalg.yield %y : f32"
+    op = generic("%r", {"%a": image}, ("%init", output), maps, "ppp", body)
+    return read(function_text({"%a": image}, f"%init = tensor.empty() : {output}\n{op}", {"%r": output}))
+
+
+def test_dims_that_change_places_beyond_what_files_cut_get_both_sides_of_the_square() -> None:
+    assert derived(permuted("ikj"), is_covered=True) == []
+    [part] = derived(permuted("kji"), is_covered=True)
+    assert part.template.id == "derived/loop_tiles"
+    assert {"tile_p2", "tile_p", "dist_p2", "dist_p"} <= {knob.name for knob in part.knobs}
+    assert any(prior.knobs["tile_p2"] == prior.knobs["tile_p"] == 16 for prior in part.priors())
+
+
+def test_the_first_prior_has_irees_own_workgroups() -> None:
+    view = permuted("kji")
+    config = "#iree_cpu.lowering_config<distribution = [32, 48, 96], vector_common_parallel = [16, 1, 16]>"
+    late = replace(view, function=_configured(view, config))
+    found = derived_templates(view, late, facts(view), is_covered=True)
+    [part] = [TemplateSpace(template, facts(view)) for template in found]
+    first = part.priors()[0].knobs
+    assert {name: first[name] for name in ("tile_p2", "tile_p", "dist_p2", "dist_p")} == {
+        "tile_p2": 16,
+        "tile_p": 16,
+        "dist_p2": 2,
+        "dist_p": 0,
+    }
+
+
+def _configured(view: DispatchView, config: str) -> str:
+    """The dispatch's function with a lowering config on its root op."""
+    module = parse(view.function, new_context())
+    with module.context:
+        root = body_operations(module.body.operations[0].operation)[view.compute_ops[view.root].position]
+        root.attributes["lowering_config"] = mlir.Attribute.parse(config)
+    return str(module.body.operations[0])
