@@ -157,8 +157,10 @@ def build_space(
     a CPU, what can be derived from the dispatch comes along; on a GPU, what IREE chooses itself."""
     facts = dims_and_facts(view, target)
     # No template in a file knows of packed tiles, which cuts have to respect, or of the pipeline that buffers need.
-    is_own = bool(view.packed_tile) or view.compute_ops[view.root].on_buffers
-    files = [] if is_own else [template for template in templates if template.applies_to(view)]
+    root = view.compute_ops[view.root]
+    files = (
+        [] if view.packed_tile or root.on_buffers else [template for template in templates if template.applies_to(view)]
+    )
     emitted = [TemplateSpace(template, facts) for template in files if isinstance(template, EmittedTemplate)]
     facts["emitted"] = sum(1 for part in emitted if len(part))
     parts = [*emitted, *(TemplateSpace(each, facts) for each in files if not isinstance(each, EmittedTemplate))]
@@ -168,7 +170,8 @@ def build_space(
     if target.chip is None:
         derived = derived_templates(view, late_view, facts, is_covered=bool(chosen))
         chosen += [TemplateSpace(template, facts) for template in derived]
-    else:
+    elif not (root.is_extension or root.on_buffers):
+        # What knobs around the choice would do to these has not been looked at.
         own = own_choice(view, late_view, facts, chosen, OWN_CHOICE)
         chosen += [TemplateSpace(own, facts)] if own is not None else []
     return Space(chosen, view, facts["lanes"], late_view)

@@ -59,6 +59,15 @@ def topk(k: int = 5) -> str:
     return function_text({"%a": X}, steps, {"%t#0": values, "%t#1": places})
 
 
+def topk_v2() -> str:
+    out = "tensor<40x5xf32>"
+    steps = f"""%e = tensor.empty() : {out}
+%t = iree_linalg_ext.topk_v2 dimension(1) ins(%a : {X}) outs(%e : {out}) {{
+{GREATER}
+}} -> {out}"""
+    return function_text({"%a": X}, steps, {"%t": out})
+
+
 def scatter(unique: str = "true") -> str:
     updates, indices = "tensor<16x96xf32>", "tensor<16x1xi32>"
     steps = f"""%e = tensor.empty() : {X}
@@ -121,6 +130,7 @@ def relayout(op: str = "map_store") -> str:
         (sort(), "sort", [("r", 40), ("p", 96)]),
         (arg_compare(), "arg_compare", [("p", 40), ("r", 96)]),
         (topk(), "topk", [("p", 40), ("r", 96)]),
+        (topk_v2(), "topk_v2", [("p", 40), ("r", 96)]),
         (scatter("true"), "scatter", [("p1", 16), ("p", 96)]),
         (scatter("false"), "scatter", [("r", 16), ("p", 96)]),
         (gather(), "gather", [("p1", 16), ("p", 96)]),
