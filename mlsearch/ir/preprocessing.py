@@ -39,8 +39,12 @@ REWRITE = "__transform_main"
 _FLAGS, _DOMAINS, _KNOBS, _VARIANT = "mlsearch.flags", "mlsearch.domains", "mlsearch.knobs", "mlsearch.variant"
 _SIZES = {"transform.structured.pack": "static_packed_sizes", "transform.structured.split_reduction": "split_factor"}
 """Op to the attribute that knobs stand behind: an array of sizes, or a single one."""
-# What IREE 3.13 calls such options: path, paths, file, patterns-file, library-file-name, transform-spec-path, ...
-_NAMES_A_FILE = re.compile(r"path|file|dir|librar")
+# What IREE 3.13 calls such options: path, paths, file, patterns-file, library-file-name, transform-spec-path, ...; of
+# linkers toolkit, link-module and l; substitutions (name=file), command and cmd-options for programs to run, and
+# pipeline for passes that are again written out.
+_REACHES_OUT = re.compile(r"path|file|dir|librar|toolkit|link|substitut|command|cmd|^(default-)?pipeline$|^l$")
+_PIPELINE = re.compile(r'#iree_codegen\.pass_pipeline<\s*"((?:[^"\\]|\\.)*)"')
+_PASS, _OPTION = re.compile(r"([\w-]+)\s*\{"), re.compile(r"([\w.-]+)\s*=")
 
 
 @dataclass(frozen=True)
@@ -146,19 +150,32 @@ def _parsed(text: str, where: str) -> Module:
     except IrError as error:
         raise TemplateError(f"{where} is not a transform library that MLIR accepts: {error}") from None
     for op in walk(module.operation):
-        for option in _options(op):
-            if _NAMES_A_FILE.search(option):
-                name = python_value(op.attributes["pass_name"])
-                told = f"a script may not have the compiler read or write files: pass '{name}' with option '{option}'"
-                raise TemplateError(f"{where}: {told}")
+        for name, option in (*_options(op), *_written_options(op)):
+            if _REACHES_OUT.search(option):
+                raise TemplateError(
+                    f"{where}: a script may not have the compiler read or write files, nor run programs: pass '{name}'"
+                    f" with option '{option}'"
+                )
     return module
 
 
-def _options(op: Operation) -> list[str]:
-    """Names of the options that a script gives to a pass of the compiler."""
+def _options(op: Operation) -> list[tuple[str, str]]:
+    """(pass, option) of what a script gives to a pass of the compiler."""
     if op.name != "transform.apply_registered_pass" or "options" not in op.attributes:
         return []
-    return [option.name for option in mlir.DictAttr(op.attributes["options"])]
+    name = str(python_value(op.attributes["pass_name"]))
+    return [(name, option.name) for option in mlir.DictAttr(op.attributes["options"])]
+
+
+def _written_options(op: Operation) -> list[tuple[str, str]]:
+    """The same in pipelines that are written out as text, however deep in an attribute: `a,b{option=value},c(d)`."""
+    found = []
+    for name in op.attributes:
+        for pipeline in _PIPELINE.findall(str(op.attributes[name])):
+            for option in _OPTION.finditer(pipeline):
+                passes = _PASS.findall(pipeline, 0, option.start())
+                found.append((passes[-1] if passes else "?", option[1]))
+    return found
 
 
 def _plain(module: Module, name: str, default: object) -> object:

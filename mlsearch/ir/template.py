@@ -11,7 +11,7 @@ what a search must know, in the compiler's own language:
                 fact of the target
     mlsearch.domains, mlsearch.defaults, mlsearch.priors
                 values of each knob in search order; the assignment that the file itself shows; assignments to try
-                first, whose integers may be arithmetic of dims
+                first. Integers of domains and of assignments to try may be arithmetic of dims
     asserts     named constraints
 
 and these discardable attributes say where a bound value goes:
@@ -122,7 +122,8 @@ attribute's text, a dictionary in there is `#iree_gpu.pipeline_options` entry by
 @dataclass(frozen=True)
 class Declarations:
     knob_tree: KnobTree
-    domains: dict[str, tuple[int, ...]]
+    domains: Mapping[str, tuple[int | str, ...]]
+    """Values of each integer knob; a text is arithmetic of dims, see `mlsearch.space.domains`."""
     defaults: dict[str, object]
     """Plain values: for a choice the option itself, e.g. True or a list of roles."""
     priors: tuple[dict[str, object], ...]
@@ -157,10 +158,7 @@ def read_declarations(text: str, where: str) -> Declarations:
     }
     return Declarations(
         knob_tree=tree,
-        domains={
-            name: tuple(int(value) for value in values)
-            for name, values in _plain(attributes, "mlsearch.domains", {}).items()
-        },
+        domains=_domains(attributes, where),
         defaults=_plain(attributes, "mlsearch.defaults", {}),
         priors=tuple(_plain(attributes, "mlsearch.priors", [])),
         dims=dims,
@@ -169,6 +167,17 @@ def read_declarations(text: str, where: str) -> Declarations:
         is_fallback="mlsearch.fallback" in module.operation.attributes,
         is_strategy="mlsearch.strategy" in module.operation.attributes,
     )
+
+
+def _domains(attributes: Any, where: str) -> dict[str, tuple[int | str, ...]]:
+    domains: dict[str, tuple[int | str, ...]] = {}
+    for name, values in _plain(attributes, "mlsearch.domains", {}).items():
+        if not (isinstance(values, list) and all(type(value) in (int, str) for value in values)):
+            raise TemplateError(
+                f"template {where}: mlsearch.domains, knob '{name}': {values} is no list of numbers and arithmetic"
+            )
+        domains[name] = tuple(values)
+    return domains
 
 
 def applies_to(text: str, function: str, root_position: int) -> bool:

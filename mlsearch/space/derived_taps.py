@@ -19,6 +19,7 @@ from mlsearch.ir.library import EntryText
 from mlsearch.ir.taps import Tapped, tapped
 from mlsearch.ir.template import Declarations, read_declarations
 from mlsearch.ir.writing import strategy_text
+from mlsearch.space.knobs import nearest
 from mlsearch.space.layout import Layout, config_text, lay_out
 from mlsearch.space.sketch import (
     STEP,
@@ -27,7 +28,6 @@ from mlsearch.space.sketch import (
     at_most,
     constant,
     divisors,
-    nearest,
     parallel_loops,
     product,
     reduction_loops,

@@ -18,13 +18,13 @@ from mlsearch.ir.access import accesses, contiguous_loop, strides, window_loops
 from mlsearch.ir.dispatch import DispatchView, configured_levels
 from mlsearch.ir.template import Declarations, read_declarations
 from mlsearch.ir.writing import strategy_text
+from mlsearch.space.knobs import nearest
 from mlsearch.space.layout import lay_out
 from mlsearch.space.sketch import (
     Draft,
     at_most,
     constant,
     divisors,
-    nearest,
     parallel_loops,
     product,
     reduction_loops,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlsearch.candidate import KnobValue
@@ -33,3 +34,8 @@ class Knob:
         if self.is_choice:
             return tuple(other for other in self.values if other != value)
         return self.values[max(0, position - 1) : position] + self.values[position + 1 : position + 2]
+
+
+def nearest(domain: Sequence[int], value: int) -> int:
+    """The largest value of a domain up to `value`, else its smallest."""
+    return max((each for each in domain if each <= value), default=min(domain))

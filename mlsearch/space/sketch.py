@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from mlsearch.candidate import KnobValue
 from mlsearch.ir.template import Assertion, Declarations, Expression, KnobLeaf, KnobTree
+from mlsearch.space.knobs import nearest
 from mlsearch.workload import Loop
 
 STACK_BYTES = 32768
@@ -208,11 +209,6 @@ def _dims_of(assertion: Assertion) -> list[Expression]:
         if term.op == "dim":
             found.append(term)
     return found
-
-
-def nearest(domain: Sequence[int], value: int) -> int:
-    """The largest value of a domain up to `value`, else its smallest."""
-    return max((each for each in domain if each <= value), default=min(domain))
 
 
 def powers(up_to: int) -> list[int]:

@@ -16,8 +16,9 @@ from mlsearch.ir.template import Declarations, KnobLeaf
 from mlsearch.space.arithmetic import arithmetic
 from mlsearch.space.attention_layout import lay_out_attention
 from mlsearch.space.constraints import dims_of, evaluate
+from mlsearch.space.domains import domain
 from mlsearch.space.gpu_layout import GPU_PIPELINE, check_gpu_levels, lay_out_gpu
-from mlsearch.space.knobs import Knob
+from mlsearch.space.knobs import Knob, nearest
 from mlsearch.space.layout import Layout, check_layout, lay_out, pipeline_of
 from mlsearch.target import Target
 from mlsearch.workload import ATTENTION, Tiling
@@ -70,12 +71,27 @@ class Template:
 
     @cached_property
     def knobs(self) -> tuple[Knob, ...]:
-        """All knobs with their whole domains, in the order of the file."""
-        declared = self.declarations
-        return tuple(
-            Knob(name, leaf.options or declared.domains[name], self.default_of(name), bool(leaf.options))
-            for name, leaf in self.leaves.items()
-        )
+        """All knobs with their whole domains on the file's own example, in the order of the file."""
+        return self.knobs_on(self.declarations.dims)
+
+    def knobs_on(self, dims: Mapping[str, int]) -> tuple[Knob, ...]:
+        """The same where the dims have these values. A default that is not in the domain there gives way to the value
+        below it. Raises TemplateError for a domain that can't be worked out."""
+        return tuple(self._knob(name, leaf, dims) for name, leaf in self.leaves.items())
+
+    def _knob(self, name: str, leaf: KnobLeaf, dims: Mapping[str, int]) -> Knob:
+        default = self.default_of(name)
+        if leaf.options:
+            return Knob(name, leaf.options, default, True)
+        values = self.domain_on(name, dims)
+        return Knob(name, values, default if default in values else nearest(values, int(default)), False)
+
+    def domain_on(self, name: str, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The values of an integer knob where the dims have these values. Raises TemplateError, naming the knob."""
+        try:
+            return domain(self.declarations.domains[name], dims)
+        except TemplateError as error:
+            raise TemplateError(f"template {self.path}: mlsearch.domains, knob '{name}': {error}") from None
 
     def default_of(self, name: str) -> KnobValue:
         return self.normalized({name: self.declarations.defaults[name]})[name]
@@ -177,8 +193,10 @@ def _check(template: Template) -> None:
             " mlsearch.dims"
         )
     for name, leaf in template.leaves.items():
-        if not leaf.options and not declared.domains.get(name):
+        if not leaf.options and name not in declared.domains:
             raise TemplateError(f"template {template.path}: knob '{name}' has no domain in mlsearch.domains")
+        if not leaf.options:
+            template.domain_on(name, declared.dims)
         if name not in declared.defaults:
             raise TemplateError(f"template {template.path}: knob '{name}' has no default in mlsearch.defaults")
     for place, names in (
@@ -224,7 +242,7 @@ def _check_arithmetic(template: Template, name: str, text: str) -> None:
 
 def _check_value(template: Template, place: str, name: str, value: object) -> None:
     leaf = template.leaves[name]
-    allowed = leaf.option_values or template.declarations.domains[name]
+    allowed = leaf.option_values or template.domain_on(name, template.declarations.dims)
     if value not in allowed:
         raise TemplateError(
             f"template {template.path}: {place} gives knob '{name}' the value {value}, which is not in {list(allowed)}"

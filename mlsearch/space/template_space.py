@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mlsearch.candidate import Candidate, KnobValue
 from mlsearch.errors import TemplateError
 from mlsearch.space.constraints import evaluate, knobs_of, message
-from mlsearch.space.knobs import Knob
+from mlsearch.space.knobs import Knob, nearest
 from mlsearch.space.template import Template
 
 MOST_ROWS = 2_000_000
@@ -42,7 +42,8 @@ class TemplateSpace:
             )
         self.template = template
         self.dims = {name: dims.get(name, 1) for name in template.declarations.dims}
-        self.knobs = tuple(self._narrowed(knob) for knob in template.knobs)
+        self._whole = template.knobs_on(self.dims)
+        self.knobs = tuple(self._narrowed(knob) for knob in self._whole)
         self._names = [knob.name for knob in self.knobs]
 
     def _narrowed(self, knob: Knob) -> Knob:
@@ -63,7 +64,7 @@ class TemplateSpace:
         pending = [
             (knobs_of(assertion.condition), assertion.condition) for assertion in self.template.declarations.assertions
         ]
-        whole = {knob.name: knob for knob in self.template.knobs}
+        whole = {knob.name: knob for knob in self._whole}
         full = {knob.name: np.array([whole[knob.name].number(value) for value in knob.values]) for knob in self.knobs}
         # Constraints on the workload alone decide whether there is any assignment.
         applies = all(bool(evaluate(condition, {}, self.dims)) for names, condition in pending if not names)
@@ -118,8 +119,8 @@ class TemplateSpace:
 
     @property
     def total(self) -> int:
-        """Number of assignments, valid or not, in the template's whole domains."""
-        return prod(len(knob.values) for knob in self.template.knobs)
+        """Number of assignments, valid or not, in the template's whole domains on this workload."""
+        return prod(len(knob.values) for knob in self._whole)
 
     def row(self, index: int) -> Candidate:
         numbers = self._table[0][index]
@@ -140,7 +141,7 @@ class TemplateSpace:
         one costs more than everything else in a proposal."""
         numbers = {
             knob.name: np.array([knob.number(assignment[knob.name]) for assignment in assignments])
-            for knob in self.template.knobs
+            for knob in self._whole
         }
         keep = np.ones(len(assignments), dtype=bool)
         for assertion in self.template.declarations.assertions:
@@ -150,7 +151,7 @@ class TemplateSpace:
     def violations(self, knobs: Mapping[str, KnobValue]) -> tuple[str, ...]:
         """The constraints that an assignment breaks, in their own words. Raises KnobError for values outside of
         the domains."""
-        numbers = {knob.name: knob.number(knobs[knob.name]) for knob in self.template.knobs}
+        numbers = {knob.name: knob.number(knobs[knob.name]) for knob in self._whole}
         return tuple(
             message(assertion, numbers, self.dims)
             for assertion in self.template.declarations.assertions
@@ -161,12 +162,11 @@ class TemplateSpace:
         """The template's own first suggestions, as far as they are valid here, then its default."""
         found = []
         for prior in (*self.template.priors(self.dims), {}):
-            knobs = {knob.name: knob.default for knob in self.template.knobs} | prior
+            knobs = {knob.name: knob.default for knob in self._whole} | prior
             # A tile size beyond the loop, or between two of the domain, is meant as the largest that fits.
             for knob in self.knobs:
                 if knob.values and not knob.is_choice and knobs[knob.name] not in knob.values:
-                    smaller = [v for v in knob.values if int(v) <= int(knobs[knob.name])]
-                    knobs[knob.name] = max(smaller or knob.values[:1], key=int)
+                    knobs[knob.name] = nearest(knob.numbers, int(knobs[knob.name]))
             if all(knobs[knob.name] in knob.values for knob in self.knobs) and not self.violations(knobs):
                 candidate = self.template.candidate(knobs)
                 if candidate not in found:

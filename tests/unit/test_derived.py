@@ -17,7 +17,8 @@ from mlsearch.ir.template import read_declarations
 from mlsearch.ir.writing import annotating_text
 from mlsearch.space.derived import derived_templates
 from mlsearch.space.derived_taps import WindowTaps
-from mlsearch.space.sketch import divisors, nearest, unroll_domain, vector_domain
+from mlsearch.space.knobs import nearest
+from mlsearch.space.sketch import divisors, unroll_domain, vector_domain
 from mlsearch.space.space import build_space, dims_and_facts
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Hardware, Target

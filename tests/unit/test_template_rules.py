@@ -65,7 +65,21 @@ BROKEN = {
     ),
     "no entry point": (template_text(sequences=SCHEDULE), ["@__kernel_config"]),
     "a knob without a domain": (template_text(domains="tile = [1]"), ["count", "no domain"]),
-    "a knob with an empty domain": (template_text(domains="tile = [1, 4], count = []"), ["count", "no domain"]),
+    "a knob with an empty domain": (template_text(domains="tile = [1, 4], count = []"), ["'count'", "no values"]),
+    "a domain that is no list": (template_text(domains="tile = [1, 4], count = 2"), ["'count'", "no list"]),
+    "a domain of fractions": (template_text(domains="tile = [1, 4], count = [0, 1.5]"), ["'count'", "no arithmetic"]),
+    "a negative value": (template_text(domains="tile = [-1, 4], count = [0]"), ["'tile'", "-1 is negative"]),
+    "a domain of an unknown fact": (
+        template_text(domains='tile = [4, "2 * lanse"], count = [0]'),
+        ["'tile'", "'2 * lanse' names 'lanse'", "m, n, k"],
+    ),
+    "a domain of no arithmetic": (template_text(domains='tile = [4, "2 *"], count = [0]'), ["'tile'", "no arithmetic"]),
+    "a domain with a value of zero": (
+        template_text(domains='tile = [4, "m / 9"], count = [0]'),
+        ["'m / 9' comes to 0"],
+    ),
+    "doubles from zero": (template_text(domains='tile = [4, "m - 8 .. 4"], count = [0]'), ["comes to 0"]),
+    "doubles without an end": (template_text(domains='tile = [4, "1 .."], count = [0]'), ["'tile'", "no arithmetic"]),
     "a knob without a default": (template_text(defaults="tile = 4, count = 0"), ["peel", "no default"]),
     "a domain for no knob": (
         template_text(domains="tile = [4], count = [0], other = [1]"),

@@ -200,12 +200,55 @@ module attributes {transform.with_named_sequence} {
   }
 }
 """
-    told = r"may not have the compiler read or write files: pass 'iree-hal-dump-executable-sources' with option 'path'"
+    told = (
+        r"may not have the compiler read or write files, nor run programs: "
+        r"pass 'iree-hal-dump-executable-sources' with option 'path'"
+    )
     with pytest.raises(SpecError, match=rf"spec: a script {told}"):
         variant_of(dumping, "spec")
     with pytest.raises(TemplateError, match=told):
         variants_for(TARGET, folder_with(tmp_path, mine=dumping), "mine")
     variant_of(dumping.replace('with options = {"path" = "x"}', ""), "spec")
+
+
+@pytest.mark.parametrize(
+    ("passes", "told"),
+    [
+        ("iree-hal-dump-executable-sources{path=x}", "pass 'iree-hal-dump-executable-sources' with option 'path'"),
+        (
+            "canonicalize{max-iterations=1},builtin.module(cse,transform-interpreter{entry-point=a},"
+            "iree-transform-dialect-interpreter{entry-point=a library-file-name=x})",
+            "pass 'iree-transform-dialect-interpreter' with option 'library-file-name'",
+        ),
+        (
+            "hal.executable(iree-hal-preprocess-executables-with-tool{command=x})",
+            "nor run programs: pass .* with option 'command'",
+        ),
+        ("hal.executable(iree-hal-preprocess-executables-with-pipeline{pipeline=cse})", "with option 'pipeline'"),
+    ],
+)
+def test_passes_written_out_can_not_name_files_either(passes: str, told: str) -> None:
+    script = f"""
+module attributes {{transform.with_named_sequence}} {{
+  transform.named_sequence @strategy(%function: !transform.any_op) {{
+    %info = transform.param.constant #iree_codegen.translation_info<
+      pipeline = #iree_codegen.pass_pipeline<"{passes}">> -> !transform.any_param
+    transform.annotate %function "translation_info" = %info : !transform.any_op, !transform.any_param
+    transform.yield
+  }}
+}}
+"""
+    with pytest.raises(SpecError, match=f"may not have the compiler read or write files, .*{told}"):
+        variant_of(script, "spec")
+
+
+def test_passes_written_out_with_other_options_are_none_of_that() -> None:
+    passes = "iree-llvmcpu-tile{tiling-level=vector_reduction},func.func(canonicalize,cse)"
+    script = f"""
+module attributes {{transform.with_named_sequence, mlsearch.note = #iree_codegen.pass_pipeline<"{passes}">}} {{
+}}
+"""
+    assert variant_of(script, "spec") == DEFAULT
 
 
 def test_a_carried_variant_is_still_a_library_that_mlir_accepts() -> None:

@@ -23,6 +23,8 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
   %wide_lanes = arith.constant 16 : index
+  %vector_bytes = arith.constant 64 : index
+  %threads = arith.constant 1 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<LinalgExtTileAndVectorize>,
     knobs = {
@@ -43,17 +45,17 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
         s = #iree_codegen.smt.int_knob<"value_s">
       }
     }
-    dims(%m, %n, %k, %s, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
-      mlsearch.dims = ["m", "n", "k", "s", "lanes", "registers", "element_bytes", "wide_lanes"],
+    dims(%m, %n, %k, %s, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads) attributes {
+      mlsearch.dims = ["m", "n", "k", "s", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads"],
       mlsearch.domains = {
         tile_m = [1, 2, 4, 6, 7, 8, 11, 12, 14, 16, 20, 24, 28, 32, 48, 64],
         tile_s = [1, 4, 7, 8, 11, 16, 20, 25, 32, 40, 49, 50, 64, 77, 96, 100, 128, 192, 197, 200, 256, 512],
-        dist_m = [0, 1, 2, 4, 8, 16],
-        score_m = [1, 2, 4, 6, 7, 8, 10, 11, 12, 14, 16],
-        score_s = [1, 4, 7, 8, 11, 16, 32, 64],
+        dist_m = [0, "1 .. 16", "1 .. m / (8 * threads)"],
+        score_m = [1, 2, 4, 6, 7, 8, 10, 11, 12, 14, "registers / 2"],
+        score_s = [1, 7, 11, "4 .. vector_bytes"],
         score_k = [1, 2, 4, 8, 16, 32, 64],
-        value_m = [1, 2, 4, 6, 7, 8, 10, 11, 12, 14, 16],
-        value_n = [1, 2, 4, 8, 16, 32, 64, 128],
+        value_m = [1, 2, 4, 6, 7, 8, 10, 11, 12, 14, "registers / 2"],
+        value_n = ["1 .. 2 * vector_bytes"],
         value_s = [1, 2, 4, 7, 8, 11, 16]
       },
       mlsearch.defaults = {
@@ -71,7 +73,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %size_s: !smt.int, %lane_count: !smt.int,
        %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int):
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
     %tile_m = iree_codegen.smt.knob "tile_m" : !smt.int
     %tile_s = iree_codegen.smt.knob "tile_s" : !smt.int
     %dist_m = iree_codegen.smt.knob "dist_m" : !smt.int

@@ -24,6 +24,7 @@ module attributes {transform.with_named_sequence} {
   %vector_bytes = arith.constant 64 : index
   %l1_bytes = arith.constant 49152 : index
   %l2_bytes = arith.constant 1048576 : index
+  %threads = arith.constant 1 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -41,17 +42,17 @@ module attributes {transform.with_named_sequence} {
       vector_reduction = {k = #iree_codegen.smt.int_knob<"step_k">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%m, %n, %k, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %l1_bytes, %l2_bytes) attributes {
-      mlsearch.dims = ["m", "n", "k", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "l1_bytes", "l2_bytes"],
+    dims(%m, %n, %k, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %l1_bytes, %l2_bytes, %threads) attributes {
+      mlsearch.dims = ["m", "n", "k", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "l1_bytes", "l2_bytes", "threads"],
       mlsearch.domains = {
-        tile_m = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16],
-        tile_n = [1, 4, 8, 16, 32, 64, 128, 256, 512],
+        tile_m = [1, 2, 3, 4, 5, 6, 7, 8, "registers / 4 + 2", "(registers - 8) / 2", "(registers - 4) / 2", "registers / 2"],
+        tile_n = [1, "4 .. registers * wide_lanes"],
         step_k = [1, 2, 4, 8, 16],
         cache_m = [0, 1, 2, 4, 8, 16],
         cache_n = [0, 1, 2, 4, 8, 16],
-        cache_k = [0, 64, 128, 256, 512],
-        dist_m = [0, 1, 4, 16],
-        dist_n = [0, 1, 4, 16]
+        cache_k = [0, "64 .. l1_bytes / vector_bytes", "64 .. l2_bytes / (32 * vector_bytes)"],
+        dist_m = [0, 1, 4, 16, "64 .. m / (2 * registers * threads)"],
+        dist_n = [0, 1, 4, 16, "64 .. n / (2 * wide_lanes * threads)"]
       },
       mlsearch.defaults = {
         tile_m = 8, tile_n = 32, step_k = 4, cache_m = 8, cache_n = 1, cache_k = 256,
@@ -72,7 +73,7 @@ module attributes {transform.with_named_sequence} {
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %lane_count: !smt.int,
        %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int, %vector_size: !smt.int, %l1_size: !smt.int, %l2_size: !smt.int):
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %l1_size: !smt.int, %l2_size: !smt.int, %thread_count: !smt.int):
     %tile_m = iree_codegen.smt.knob "tile_m" : !smt.int
     %tile_n = iree_codegen.smt.knob "tile_n" : !smt.int
     %step_k = iree_codegen.smt.knob "step_k" : !smt.int

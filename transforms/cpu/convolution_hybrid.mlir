@@ -23,6 +23,8 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
   %wide_lanes = arith.constant 16 : index
+  %vector_bytes = arith.constant 64 : index
+  %threads = arith.constant 1 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<ConvTileAndDecomposeExpert>,
     knobs = {
@@ -39,13 +41,13 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
       vector_reduction = {k = #iree_codegen.smt.int_knob<"tile_k">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%o, %o1, %n, %k, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
-      mlsearch.dims = ["o", "o1", "n", "k", "lanes", "registers", "element_bytes", "wide_lanes"],
+    dims(%o, %o1, %n, %k, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads) attributes {
+      mlsearch.dims = ["o", "o1", "n", "k", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads"],
       mlsearch.domains = {
-        tile_o = [1, 2, 4, 6, 7, 8, 12, 14, 16, 28],
-        tile_n = [1, 4, 8, 16, 32, 64],
+        tile_o = [1, 2, 4, 6, 7, 8, 14, "(registers - 8) / 2", "registers / 2", "registers - 4"],
+        tile_n = [1, "4 .. vector_bytes"],
         tile_k = [1, 2, 4, 8, 16],
-        dist_o1 = [0, 1, 2, 4, 7, 8, 14, 16],
+        dist_o1 = [0, 1, 2, 4, 7, 8, 14, 16, "(o1 + threads - 1) / threads"],
         dist_n = [0, 1, 2, 4]
       },
       mlsearch.defaults = {tile_o = 14, tile_n = 32, tile_k = 4, dist_o1 = 4, dist_n = 0, peel = false},
@@ -59,7 +61,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
     } {
   ^bb0(%size_o: !smt.int, %size_o1: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %lane_count: !smt.int,
        %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int):
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
     %tile_o = iree_codegen.smt.knob "tile_o" : !smt.int
     %tile_n = iree_codegen.smt.knob "tile_n" : !smt.int
     %tile_k = iree_codegen.smt.knob "tile_k" : !smt.int

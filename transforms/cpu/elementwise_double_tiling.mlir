@@ -15,6 +15,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
   %wide_lanes = arith.constant 16 : index
+  %vector_bytes = arith.constant 64 : index
+  %threads = arith.constant 1 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -25,13 +27,13 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       vector_common_parallel = {p1 = #iree_codegen.smt.int_knob<"tile_p1">, p = #iree_codegen.smt.int_knob<"tile_p">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%p, %p1, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
-      mlsearch.dims = ["p", "p1", "lanes", "registers", "element_bytes", "wide_lanes"],
+    dims(%p, %p1, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads) attributes {
+      mlsearch.dims = ["p", "p1", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads"],
       mlsearch.domains = {
-        tile_p = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
-        tile_p1 = [1, 2, 4, 8, 16],
-        dist_p = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256],
-        dist_p1 = [0, 1, 2, 4, 8, 16, 32, 64]
+        tile_p = ["1 .. 8 * vector_bytes"],
+        tile_p1 = ["1 .. registers / 2"],
+        dist_p = [0, "1 .. 256", "1 .. p / (2 * wide_lanes * threads)"],
+        dist_p1 = [0, "1 .. 64", "1 .. p1 / threads"]
       },
       mlsearch.defaults = {tile_p = 64, tile_p1 = 1, dist_p = 0, dist_p1 = 0, peel = false},
       mlsearch.priors = [
@@ -42,7 +44,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       ]
     } {
   ^bb0(%size_p: !smt.int, %size_p1: !smt.int, %lane_count: !smt.int, %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int):
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_p1 = iree_codegen.smt.knob "tile_p1" : !smt.int
     %dist_p = iree_codegen.smt.knob "dist_p" : !smt.int

@@ -20,6 +20,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %registers = arith.constant 32 : index
   %element_bytes = arith.constant 4 : index
   %wide_lanes = arith.constant 16 : index
+  %vector_bytes = arith.constant 64 : index
+  %threads = arith.constant 1 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -29,13 +31,13 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       vector_inner_parallel = {r = #iree_codegen.smt.int_knob<"tile_in">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%p, %r, %inner, %lanes, %registers, %element_bytes, %wide_lanes) attributes {
-      mlsearch.dims = ["p", "r", "inner", "lanes", "registers", "element_bytes", "wide_lanes"],
+    dims(%p, %r, %inner, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads) attributes {
+      mlsearch.dims = ["p", "r", "inner", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads"],
       mlsearch.domains = {
-        tile_p = [1, 2, 4, 8, 16, 32, 64, 128, 256],
-        tile_r = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
-        tile_in = [1, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
-        dist_p = [0, 1, 2, 4, 8, 16, 32, 64]
+        tile_p = ["1 .. 4 * vector_bytes"],
+        tile_r = ["1 .. 16 * vector_bytes"],
+        tile_in = [1, "4 .. 16 * vector_bytes"],
+        dist_p = [0, "1 .. 64", "1 .. p / (8 * threads)"]
       },
       mlsearch.defaults = {tile_p = 8, tile_r = 16, tile_in = 1, dist_p = 4, peel = false},
       mlsearch.priors = [
@@ -48,7 +50,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
     } {
   ^bb0(%size_p: !smt.int, %size_r: !smt.int, %size_inner: !smt.int, %lane_count: !smt.int, %register_count: !smt.int,
        %bytes: !smt.int,
-       %wide_lane_count: !smt.int):
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_r = iree_codegen.smt.knob "tile_r" : !smt.int
     %tile_in = iree_codegen.smt.knob "tile_in" : !smt.int

@@ -31,6 +31,8 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
   %element_bytes = arith.constant 4 : index
   %wide_lanes = arith.constant 16 : index
   %exponentials = arith.constant 2 : index
+  %vector_bytes = arith.constant 64 : index
+  %threads = arith.constant 1 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -40,14 +42,14 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
       vector_inner_parallel = {r = #iree_codegen.smt.int_knob<"tile_in">},
       exponentials = {stored = #iree_codegen.smt.int_knob<"stored">}
     }
-    dims(%p, %r, %inner, %rows_contiguous, %lanes, %registers, %element_bytes, %wide_lanes, %exponentials) attributes {
+    dims(%p, %r, %inner, %rows_contiguous, %lanes, %registers, %element_bytes, %wide_lanes, %exponentials, %vector_bytes, %threads) attributes {
       mlsearch.dims = ["p", "r", "inner", "rows_contiguous", "lanes", "registers", "element_bytes", "wide_lanes",
-                       "exponentials"],
+                       "exponentials", "vector_bytes", "threads"],
       mlsearch.domains = {
-        tile_p = [1, 2, 4, 8, 16],
-        tile_r = [4, 8, 16, 32, 64, 128, 256, 512, 1024],
-        tile_in = [1, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
-        dist_p = [0, 1, 2, 4, 8, 16, 32, 64, 128],
+        tile_p = ["1 .. registers / 2"],
+        tile_r = ["4 .. 16 * vector_bytes"],
+        tile_in = [1, "4 .. 16 * vector_bytes"],
+        dist_p = [0, "1 .. 128", "1 .. p / (8 * threads)"],
         stored = [0, 1]
       },
       mlsearch.defaults = {tile_p = 4, tile_r = 32, tile_in = 32, dist_p = 16, stored = 0},
@@ -64,7 +66,7 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
     } {
   ^bb0(%size_p: !smt.int, %size_r: !smt.int, %size_inner: !smt.int, %contiguous: !smt.int, %lane_count: !smt.int,
        %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int, %exponential_count: !smt.int):
+       %wide_lane_count: !smt.int, %exponential_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_r = iree_codegen.smt.knob "tile_r" : !smt.int
     %tile_in = iree_codegen.smt.knob "tile_in" : !smt.int
