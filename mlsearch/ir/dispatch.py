@@ -60,6 +60,8 @@ class ComputeOp:
     """What its body computes beyond arithmetic, e.g. `math.exp`."""
     on_buffers: bool = False
     """It writes into a buffer, and has no result, as IREE's copies of slices."""
+    combines: bool = False
+    """It reduces, and each result by one operation that results of parts can be put together with."""
 
     @property
     def is_fill(self) -> bool:
@@ -131,6 +133,7 @@ def read_dispatch(module: Module, root: int | None = None) -> DispatchView:
             nest.strides,
             _functions(nest.op),
             _writes_buffers(nest.op),
+            "reduction" in nest.kinds and _combines(nest.op),
         )
         for i, nest in enumerate(known)
     )
@@ -156,6 +159,30 @@ def read_dispatch(module: Module, root: int | None = None) -> DispatchView:
 
 def _functions(op: Operation) -> frozenset[str]:
     return frozenset(inner.name for inner in walk(op) if inner.name.startswith("math."))
+
+
+# Associative, and with a value to start from that changes nothing: what MLIR knows a neutral element of.
+_COMBINERS = frozenset(
+    f"arith.{name}"
+    for name in (
+        *("addf", "mulf", "maximumf", "minimumf", "maxnumf", "minnumf", "addi", "muli"),
+        *("andi", "ori", "xori", "maxsi", "minsi", "maxui", "minui"),
+    )
+)
+
+
+def _combines(op: Operation) -> bool:
+    """Whether the body yields, for each result, one of the combiners of the result so far and something else."""
+    if not op.regions or not op.regions[0].blocks:
+        return False
+    block = op.regions[0].blocks[0]
+    operations = [view.operation for view in block.operations]
+    yielded = list(operations[-1].operands)
+    for value, so_far in zip(yielded, list(block.arguments)[-len(yielded) :], strict=True):
+        users = [each for each in operations for operand in each.operands if operand == so_far]
+        if len(users) != 1 or users[0].name not in _COMBINERS or value != users[0].results[0]:
+            return False
+    return bool(yielded)
 
 
 _LEVEL = re.compile(r"(\w+) = \[([-\d, ]*)\]")

@@ -41,7 +41,7 @@ def copy_tiles(
         else:
             draft.tile(loop, unroll_domain(loops[loop].size, _MOST_ROWS), 1)
     draft.distribute(cut)
-    draft.fits_stack(facts["element_bytes"])
+    draft.makes_small_vectors(facts["element_bytes"])
     configured = configured_levels(late_view) if late_view is not None else {}
     priors = [
         {str(tile.value): vectors * facts["lanes"] if loop == vector else rows for loop, tile in draft.tiles.items()}

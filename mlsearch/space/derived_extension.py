@@ -82,7 +82,7 @@ def _draft(view: DispatchView, late_view: DispatchView | None, facts: Mapping[st
         draft.tiles[loop] = knob(name)
     _distribute(draft, cut, extension.unit)
     if draft.pipeline != _SCALAR:
-        draft.fits_stack(max(facts["element_bytes"], facts["input_bytes"]))
+        draft.makes_small_vectors(max(facts["element_bytes"], facts["input_bytes"]))
     return draft
 
 

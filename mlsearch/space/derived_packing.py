@@ -20,13 +20,11 @@ from mlsearch.ir.writing import annotating_text
 from mlsearch.space.layout import lay_out
 from mlsearch.space.sketch import (
     DISTRIBUTION,
-    STACK_BYTES,
     TILE,
     Draft,
     at_most,
     constant,
     knob,
-    less,
     parallel_loops,
     powers,
     product,
@@ -67,7 +65,7 @@ def packed_tiles(view: DispatchView, facts: Mapping[str, int], identifier: str) 
             at_most(covered, constant(count)), f"{{}} packed tiles in a workgroup <= {count} along {role}", covered
         )
     vectors = product(volume)
-    draft.state(less(vectors, constant(STACK_BYTES)), f"vectors of {{}} bytes < {STACK_BYTES}", vectors)
+    draft.keep_small(vectors)
     outer, inner = loops[cut[0]].role, loops[cut[-1]].role
     names = (f"tile_{outer}", f"tile_{inner}", f"dist_{outer}", f"dist_{inner}")
     declarations = draft.declarations([dict(zip(names, prior, strict=True)) for prior in _PRIORS])

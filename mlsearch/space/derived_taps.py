@@ -136,7 +136,7 @@ def _declarations(found: Tapped, facts: Mapping[str, int]) -> Declarations:
         f"{{}} vector operations in a register tile of all taps <= {_MOST_UNROLLED}",
         operations,
     )
-    draft.fits_stack(max(facts["element_bytes"], facts["input_bytes"]))
+    draft.makes_small_vectors(max(facts["element_bytes"], facts["input_bytes"]))
     return draft.declarations(_priors(draft, vector, unrolled, facts))
 
 

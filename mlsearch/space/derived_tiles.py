@@ -23,12 +23,10 @@ from mlsearch.space.layout import lay_out
 from mlsearch.space.sketch import (
     DISTRIBUTION,
     INNER,
-    STACK_BYTES,
     Draft,
     at_most,
     constant,
     knob,
-    less,
     parallel_loops,
     powers,
     product,
@@ -103,11 +101,7 @@ def _declarations(
         draft.place(INNER, loop, draft.integer(name, powers(min(loops[loop].size, 32 * lanes)), 2 * lanes))
         across = product([*(draft.tiles[each] for each in draft.tiles if loops[each].kind == "parallel"), knob(name)])
         bytes_across = product([across, constant(max(facts["element_bytes"], facts["input_bytes"]))])
-        draft.state(
-            less(bytes_across, constant(STACK_BYTES)),
-            f"vectors of {{}} bytes < {STACK_BYTES} along {loops[loop].role}",
-            bytes_across,
-        )
+        draft.keep_small(bytes_across, f" along {loops[loop].role}")
     outer = [loop for loop in parallel_loops(loops) if loop != vector]
     facing = [loop for loop in outer if loop in rows]
     # The two sides of a transpose, in blocks that stay in the cache; else what lies farthest apart.
@@ -128,7 +122,7 @@ def _declarations(
             volume,
         )
     bytes_each = max(8 if "linalg.index" in view.function else 0, facts["element_bytes"], facts["input_bytes"])
-    draft.fits_stack(bytes_each)
+    draft.makes_small_vectors(bytes_each)
     own = [_with_workgroups(draft, prior, configured) for prior in draft.as_configured(configured)]
     return draft.declarations([*own, *_priors(draft, vector, rows, facts)])
 

@@ -94,7 +94,7 @@ def _declarations(view: DispatchView, facts: Mapping[str, int], pipeline: str) -
         f"{{}} accumulators leave two of {registers} vector registers free",
         accumulators,
     )
-    draft.fits_stack(max(facts["element_bytes"], facts["input_bytes"]))
+    draft.makes_small_vectors(max(facts["element_bytes"], facts["input_bytes"]))
     return draft.declarations([*draft.as_configured(configured_levels(view)), *_priors(draft, vector, facts)])
 
 

@@ -11,11 +11,15 @@ from mlsearch.ir.template import Assertion, Declarations, Expression, KnobLeaf, 
 from mlsearch.space.knobs import nearest
 from mlsearch.workload import Loop
 
-STACK_BYTES = 32768
-"""IREE's limit for a function's stack, and the size from which it refuses a vector."""
+_MOST_REGISTERS = 512
 
 DISTRIBUTION, TILE, STEP, INNER = "distribution", "vector_common_parallel", "vector_reduction", "vector_inner_parallel"
 _PEEL = KnobLeaf("peel", ("false", "true"), (False, True))
+
+
+def vector_limit(vector_bytes: int) -> int:
+    """Bytes from which IREE's CPU pipelines refuse a vector: so many registers."""
+    return _MOST_REGISTERS * vector_bytes
 
 
 def knob(name: str) -> Expression:
@@ -158,10 +162,14 @@ class Draft:
     def state(self, condition: Expression, message: str, *shown: Expression) -> None:
         self.assertions.append(Assertion(condition, message, shown))
 
-    def fits_stack(self, bytes_each: int) -> None:
+    def makes_small_vectors(self, bytes_each: int) -> None:
         """The tile over all loops makes no vector that IREE refuses."""
-        tile = product([*self.tiles.values(), constant(bytes_each)])
-        self.state(less(tile, constant(STACK_BYTES)), f"vectors of {{}} bytes < {STACK_BYTES}", tile)
+        self.keep_small(product([*self.tiles.values(), constant(bytes_each)]))
+
+    def keep_small(self, size: Expression, where: str = "") -> None:
+        """`size`: bytes of a vector; `where` ends the message."""
+        limit = self.facts["vector_limit"]
+        self.state(less(size, constant(limit)), f"vectors of {{}} bytes < {limit}{where}", size)
 
     def as_configured(self, levels: Mapping[str, Sequence[int]]) -> list[dict[str, object]]:
         """The assignment that is nearest to a lowering config of the op, as a prior; none for a config of other

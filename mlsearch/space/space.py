@@ -15,6 +15,7 @@ from mlsearch.space.derived import OWN_CHOICE, derived_templates
 from mlsearch.space.emitted import EmittedTemplate, emitted_templates
 from mlsearch.space.knobs import Knob
 from mlsearch.space.own_choice import own_choice
+from mlsearch.space.sketch import vector_limit
 from mlsearch.space.template import Template
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.target import Target
@@ -202,7 +203,9 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
     parallel where the root op reduces, or 1; `rows_contiguous`: 1 if an input lies in memory along the root op's
     innermost reduction loop, else 0; `transposed`: which operand, counted from 1, is the first that moves along the
     root op's innermost loop, but does not lie in memory along it; 0 if there is none; `exponentials`: how many ops
-    compute exponentials.
+    compute exponentials; `consumers`: how many ops come after the root op; `vector_limit`: bytes from which IREE's CPU
+    pipelines refuse a vector; `partial_results`: 1 if all ops that reduce combine by an operation that results of parts
+    can be put together with, else 0.
     """
     workload = view.workload
     outputs = [operand for operand in workload.operands if operand.is_output]
@@ -233,6 +236,9 @@ def dims_and_facts(view: DispatchView, target: Target) -> dict[str, int]:
         "rows_contiguous": int(_reduces_rows(workload)),
         "transposed": _transposed_operand(workload),
         "exponentials": sum("math.exp" in op.functions for op in view.compute_ops),
+        "partial_results": int(all(op.combines for op in view.compute_ops if "reduction" in op.kinds)),
+        "consumers": len(view.compute_ops) - 1 - view.root,
+        "vector_limit": vector_limit(hardware.vector_bytes),
     }
 
 

@@ -25,6 +25,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
   %wide_lanes = arith.constant 16 : index
   %vector_bytes = arith.constant 64 : index
   %threads = arith.constant 1 : index
+  %vector_limit = arith.constant 32768 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<LinalgExtTileAndVectorize>,
     knobs = {
@@ -45,8 +46,8 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
         s = #iree_codegen.smt.int_knob<"value_s">
       }
     }
-    dims(%m, %n, %k, %s, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads) attributes {
-      mlsearch.dims = ["m", "n", "k", "s", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads"],
+    dims(%m, %n, %k, %s, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads, %vector_limit) attributes {
+      mlsearch.dims = ["m", "n", "k", "s", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads", "vector_limit"],
       mlsearch.domains = {
         tile_m = [1, 2, 4, 6, 7, 8, 11, 12, 14, 16, 20, 24, 28, 32, 48, 64],
         tile_s = [1, 4, 7, 8, 11, 16, 20, 25, 32, 40, 49, 50, 64, 77, 96, 100, 128, 192, 197, 200, 256, 512],
@@ -65,7 +66,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
       mlsearch.priors = [
         {tile_m = 16, tile_s = 128, score_m = "registers / 2", score_s = "wide_lanes", score_k = 16, value_m = "registers / 8", value_n = "4 * wide_lanes", value_s = 4},
         {tile_m = 8, tile_s = 64, score_m = "registers / 4", score_s = "wide_lanes", score_k = 16, value_m = "registers / 8", value_n = "4 * wide_lanes", value_s = 4},
-        {tile_m = 16, tile_s = 128, dist_m = 1, score_m = "registers / 4", score_s = "wide_lanes", score_k = 16, value_m = "registers / 4", value_n = "2 * wide_lanes", value_s = 4},
+        {tile_m = 16, tile_s = "vector_limit / 256", dist_m = 1, score_m = "registers / 4", score_s = "wide_lanes", score_k = 16, value_m = "registers / 4", value_n = "2 * wide_lanes", value_s = 4},
         {tile_m = 16, tile_s = 64, score_m = "registers / 4", score_s = 8, score_k = 16, value_m = "registers / 8", value_n = "wide_lanes", value_s = 4},
         {tile_m = 11, tile_s = 77, score_m = 11, score_s = 11, score_k = 16, value_m = 11, value_n = "2 * wide_lanes", value_s = 7},
         {tile_m = 20, tile_s = 40, score_m = 10, score_s = 8, score_k = 16, value_m = 10, value_n = "2 * wide_lanes", value_s = 4}
@@ -73,7 +74,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
     } {
   ^bb0(%size_m: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %size_s: !smt.int, %lane_count: !smt.int,
        %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int, %limit: !smt.int):
     %tile_m = iree_codegen.smt.knob "tile_m" : !smt.int
     %tile_s = iree_codegen.smt.knob "tile_s" : !smt.int
     %dist_m = iree_codegen.smt.knob "dist_m" : !smt.int
@@ -140,14 +141,14 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
 
     // IREE's check of vector sizes takes a matmul's tile as one vector, and what is not tiled further as it is.
     %score_bytes = smt.int.mul %score_m, %score_s, %score_k, %bytes
-    %score_ok = smt.int.cmp lt %score_bytes, %stack
-    iree_codegen.smt.assert %score_ok, "{} bytes of products of a tile of scores < 32768", %score_bytes : !smt.bool, !smt.int
+    %score_ok = smt.int.cmp lt %score_bytes, %limit
+    iree_codegen.smt.assert %score_ok, "{} bytes of products of a tile of scores < {}", %score_bytes, %limit : !smt.bool, !smt.int, !smt.int
     %value_bytes = smt.int.mul %value_m, %value_n, %value_s, %bytes
-    %value_ok = smt.int.cmp lt %value_bytes, %stack
-    iree_codegen.smt.assert %value_ok, "{} bytes of products of a tile of values < 32768", %value_bytes : !smt.bool, !smt.int
+    %value_ok = smt.int.cmp lt %value_bytes, %limit
+    iree_codegen.smt.assert %value_ok, "{} bytes of products of a tile of values < {}", %value_bytes, %limit : !smt.bool, !smt.int, !smt.int
     %scores = smt.int.mul %tile_m, %tile_s, %bytes
-    %scores_ok = smt.int.cmp lt %scores, %stack
-    iree_codegen.smt.assert %scores_ok, "{} bytes of scores < 32768", %scores : !smt.bool, !smt.int
+    %scores_ok = smt.int.cmp lt %scores, %limit
+    iree_codegen.smt.assert %scores_ok, "{} bytes of scores < {}", %scores, %limit : !smt.bool, !smt.int, !smt.int
 
     // On the stack: scores and weights, scaled queries, the output's tile.
     %query_bytes = smt.int.mul %tile_m, %size_k, %bytes

@@ -25,6 +25,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
   %wide_lanes = arith.constant 16 : index
   %vector_bytes = arith.constant 64 : index
   %threads = arith.constant 1 : index
+  %vector_limit = arith.constant 32768 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<ConvTileAndDecomposeExpert>,
     knobs = {
@@ -41,8 +42,8 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
       vector_reduction = {k = #iree_codegen.smt.int_knob<"tile_k">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%o, %o1, %n, %k, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads) attributes {
-      mlsearch.dims = ["o", "o1", "n", "k", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads"],
+    dims(%o, %o1, %n, %k, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads, %vector_limit) attributes {
+      mlsearch.dims = ["o", "o1", "n", "k", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads", "vector_limit"],
       mlsearch.domains = {
         tile_o = [1, 2, 4, 6, 7, 8, 14, "(registers - 8) / 2", "registers / 2", "registers - 4"],
         tile_n = [1, "4 .. vector_bytes"],
@@ -61,7 +62,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
     } {
   ^bb0(%size_o: !smt.int, %size_o1: !smt.int, %size_n: !smt.int, %size_k: !smt.int, %lane_count: !smt.int,
        %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int, %limit: !smt.int):
     %tile_o = iree_codegen.smt.knob "tile_o" : !smt.int
     %tile_n = iree_codegen.smt.knob "tile_n" : !smt.int
     %tile_k = iree_codegen.smt.knob "tile_k" : !smt.int
@@ -71,7 +72,6 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
     %zero = smt.int.constant 0
     %one = smt.int.constant 1
     %two = smt.int.constant 2
-    %stack = smt.int.constant 32768
 
     %fits_o = smt.int.cmp le %tile_o, %size_o
     iree_codegen.smt.assert %fits_o, "tile_o ({}) <= o ({})", %tile_o, %size_o : !smt.bool, !smt.int, !smt.int
@@ -99,8 +99,8 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
     iree_codegen.smt.assert %in_registers, "{} accumulators leave two of {} vector registers free", %accumulators, %register_count : !smt.bool, !smt.int, !smt.int
 
     %tile = smt.int.mul %tile_o, %tile_n, %tile_k, %bytes
-    %tile_ok = smt.int.cmp lt %tile, %stack
-    iree_codegen.smt.assert %tile_ok, "vector temporaries of {} bytes < 32768", %tile : !smt.bool, !smt.int
+    %tile_ok = smt.int.cmp lt %tile, %limit
+    iree_codegen.smt.assert %tile_ok, "vector temporaries of {} bytes < {}", %tile, %limit : !smt.bool, !smt.int, !smt.int
 
     %rest_o = smt.int.mod %size_o, %tile_o
     %rest_n = smt.int.mod %size_n, %tile_n

@@ -17,6 +17,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %wide_lanes = arith.constant 16 : index
   %vector_bytes = arith.constant 64 : index
   %threads = arith.constant 1 : index
+  %vector_limit = arith.constant 32768 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -27,8 +28,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       vector_common_parallel = {p1 = #iree_codegen.smt.int_knob<"tile_p1">, p = #iree_codegen.smt.int_knob<"tile_p">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%p, %p1, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads) attributes {
-      mlsearch.dims = ["p", "p1", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads"],
+    dims(%p, %p1, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads, %vector_limit) attributes {
+      mlsearch.dims = ["p", "p1", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads", "vector_limit"],
       mlsearch.domains = {
         tile_p = ["1 .. 8 * vector_bytes"],
         tile_p1 = ["1 .. registers / 2"],
@@ -44,7 +45,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       ]
     } {
   ^bb0(%size_p: !smt.int, %size_p1: !smt.int, %lane_count: !smt.int, %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int, %limit: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_p1 = iree_codegen.smt.knob "tile_p1" : !smt.int
     %dist_p = iree_codegen.smt.knob "dist_p" : !smt.int
@@ -52,7 +53,6 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
     %peel = iree_codegen.smt.knob "peel" : !smt.int
     %zero = smt.int.constant 0
     %four = smt.int.constant 4
-    %stack = smt.int.constant 32768
 
     %fits_p = smt.int.cmp le %tile_p, %size_p
     iree_codegen.smt.assert %fits_p, "tile_p ({}) <= p ({})", %tile_p, %size_p : !smt.bool, !smt.int, !smt.int
@@ -65,8 +65,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
     iree_codegen.smt.assert %vectors_ok, "tile_p ({}) fills a vector of {} lanes", %tile_p, %lane_count : !smt.bool, !smt.int, !smt.int
 
     %tile = smt.int.mul %tile_p, %tile_p1, %bytes
-    %tile_ok = smt.int.cmp lt %tile, %stack
-    iree_codegen.smt.assert %tile_ok, "vector temporaries of {} bytes < 32768", %tile : !smt.bool, !smt.int
+    %tile_ok = smt.int.cmp lt %tile, %limit
+    iree_codegen.smt.assert %tile_ok, "vector temporaries of {} bytes < {}", %tile, %limit : !smt.bool, !smt.int, !smt.int
     %most = smt.int.mul %register_count, %lane_count, %four
     %volume = smt.int.mul %tile_p, %tile_p1
     %volume_ok = smt.int.cmp le %volume, %most

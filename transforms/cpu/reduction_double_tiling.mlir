@@ -22,6 +22,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
   %wide_lanes = arith.constant 16 : index
   %vector_bytes = arith.constant 64 : index
   %threads = arith.constant 1 : index
+  %vector_limit = arith.constant 32768 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -31,8 +32,8 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
       vector_inner_parallel = {r = #iree_codegen.smt.int_knob<"tile_in">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
-    dims(%p, %r, %inner, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads) attributes {
-      mlsearch.dims = ["p", "r", "inner", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads"],
+    dims(%p, %r, %inner, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %threads, %vector_limit) attributes {
+      mlsearch.dims = ["p", "r", "inner", "lanes", "registers", "element_bytes", "wide_lanes", "vector_bytes", "threads", "vector_limit"],
       mlsearch.domains = {
         tile_p = ["1 .. 4 * vector_bytes"],
         tile_r = ["1 .. 16 * vector_bytes"],
@@ -50,7 +51,7 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
     } {
   ^bb0(%size_p: !smt.int, %size_r: !smt.int, %size_inner: !smt.int, %lane_count: !smt.int, %register_count: !smt.int,
        %bytes: !smt.int,
-       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
+       %wide_lane_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int, %limit: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_r = iree_codegen.smt.knob "tile_r" : !smt.int
     %tile_in = iree_codegen.smt.knob "tile_in" : !smt.int
@@ -58,7 +59,6 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
     %peel = iree_codegen.smt.knob "peel" : !smt.int
     %zero = smt.int.constant 0
     %four = smt.int.constant 4
-    %stack = smt.int.constant 32768
 
     %fits_p = smt.int.cmp le %tile_p, %size_p
     iree_codegen.smt.assert %fits_p, "tile_p ({}) <= p ({})", %tile_p, %size_p : !smt.bool, !smt.int, !smt.int
@@ -68,11 +68,11 @@ module attributes {mlsearch.fallback, transform.with_named_sequence} {
     iree_codegen.smt.assert %fits_in, "tile_in ({}) <= {}, the parallel loop along r", %tile_in, %size_inner : !smt.bool, !smt.int, !smt.int
 
     %tile = smt.int.mul %tile_p, %tile_r, %bytes
-    %tile_ok = smt.int.cmp lt %tile, %stack
-    iree_codegen.smt.assert %tile_ok, "vector temporaries of {} bytes < 32768", %tile : !smt.bool, !smt.int
+    %tile_ok = smt.int.cmp lt %tile, %limit
+    iree_codegen.smt.assert %tile_ok, "vector temporaries of {} bytes < {}", %tile, %limit : !smt.bool, !smt.int, !smt.int
     %inner_tile = smt.int.mul %tile_p, %tile_in, %bytes
-    %inner_ok = smt.int.cmp lt %inner_tile, %stack
-    iree_codegen.smt.assert %inner_ok, "vector temporaries of {} bytes < 32768 in the parallel ops", %inner_tile : !smt.bool, !smt.int
+    %inner_ok = smt.int.cmp lt %inner_tile, %limit
+    iree_codegen.smt.assert %inner_ok, "vector temporaries of {} bytes < {} in the parallel ops", %inner_tile, %limit : !smt.bool, !smt.int, !smt.int
 
     // Unrolled code grows with the vectors in a tile.
     %most = smt.int.mul %register_count, %lane_count, %four

@@ -19,7 +19,8 @@
 //                      first-level cache; 0: each op computes its own.
 // Known failures, which the constraints keep out: partial results beyond the registers are loaded and stored in each
 //            step, and far beyond them compile for minutes. It works behind the transform library flag only.
-//            A reduction of several results, or of 16-bit elements, can't be cut this way. What is stored takes 32 KiB
+//            A reduction of several results, of 16-bit elements, or by anything but one associative operation of
+//            `arith` (sums, products, maxima, bitwise ones), can't be cut this way. What is stored takes 32 KiB
 //            at most, IREE's limit for the stack, and its tiles divide their loops.
 module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_sequence} {
   %p = arith.constant 1024 : index
@@ -33,6 +34,7 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
   %exponentials = arith.constant 2 : index
   %vector_bytes = arith.constant 64 : index
   %threads = arith.constant 1 : index
+  %partial_results = arith.constant 1 : index
 
   iree_codegen.smt.constraints target = <set = 0>, pipeline = #iree_cpu.pipeline<DoubleTilingExpert>,
     knobs = {
@@ -42,9 +44,9 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
       vector_inner_parallel = {r = #iree_codegen.smt.int_knob<"tile_in">},
       exponentials = {stored = #iree_codegen.smt.int_knob<"stored">}
     }
-    dims(%p, %r, %inner, %rows_contiguous, %lanes, %registers, %element_bytes, %wide_lanes, %exponentials, %vector_bytes, %threads) attributes {
+    dims(%p, %r, %inner, %rows_contiguous, %lanes, %registers, %element_bytes, %wide_lanes, %exponentials, %vector_bytes, %threads, %partial_results) attributes {
       mlsearch.dims = ["p", "r", "inner", "rows_contiguous", "lanes", "registers", "element_bytes", "wide_lanes",
-                       "exponentials", "vector_bytes", "threads"],
+                       "exponentials", "vector_bytes", "threads", "partial_results"],
       mlsearch.domains = {
         tile_p = ["1 .. registers / 2"],
         tile_r = ["4 .. 16 * vector_bytes"],
@@ -66,7 +68,7 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
     } {
   ^bb0(%size_p: !smt.int, %size_r: !smt.int, %size_inner: !smt.int, %contiguous: !smt.int, %lane_count: !smt.int,
        %register_count: !smt.int, %bytes: !smt.int,
-       %wide_lane_count: !smt.int, %exponential_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int):
+       %wide_lane_count: !smt.int, %exponential_count: !smt.int, %vector_size: !smt.int, %thread_count: !smt.int, %mergeable: !smt.int):
     %tile_p = iree_codegen.smt.knob "tile_p" : !smt.int
     %tile_r = iree_codegen.smt.knob "tile_r" : !smt.int
     %tile_in = iree_codegen.smt.knob "tile_in" : !smt.int
@@ -78,6 +80,10 @@ module attributes {mlsearch.fallback, mlsearch.strategy, transform.with_named_se
 
     %rows = smt.eq %contiguous, %one : !smt.int
     iree_codegen.smt.assert %rows, "the reduced loop runs along an input's rows ({})", %contiguous : !smt.bool, !smt.int
+
+    // Each reduction of the dispatch is cut, by an operation that MLIR knows a value to start from for.
+    %merges = smt.eq %mergeable, %one : !smt.int
+    iree_codegen.smt.assert %merges, "reductions combine by one associative operation ({})", %mergeable : !smt.bool, !smt.int
 
     // Elements of 16 bits are widened for each addition and narrowed again, which is more than one operation.
     %four = smt.int.constant 4
