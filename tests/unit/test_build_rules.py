@@ -97,3 +97,34 @@ def test_the_size_of_a_vector_that_is_refused_follows_the_registers() -> None:
     [part] = space.parts.values()
     most = max(int(c.knobs["tile_m"]) * int(c.knobs["tile_n"]) * int(c.knobs["step_k"]) * 4 for c in part)
     assert 4096 <= most < 8192
+
+
+@pytest.mark.parametrize(
+    ("p", "r", "tile_p", "tile_r", "tile_in", "dist_p", "stack"),
+    [
+        (256, 2048, 2, 512, 512, 64, 16384),
+        (256, 2048, 4, 16, 128, 8, 32768),
+        (256, 2048, 8, 64, 64, 0, 65536),
+        (256, 2048, 16, 16, 32, 1, 131072),
+        (61, 997, 1, 512, 32, 2, 128),
+        (61, 997, 2, 16, 32, 0, 24832),
+        (61, 997, 2, 256, 32, 4, 30336),
+        (61, 997, 4, 32, 32, 2, 57856),
+        (61, 2000, 2, 512, 16, 0, 68608),
+    ],
+)
+def test_rows_that_wait_between_ops_with_the_same_exponentials_have_to_fit_on_the_stack(
+    p: int, r: int, tile_p: int, tile_r: int, tile_in: int, dist_p: int, stack: int
+) -> None:
+    each = Template.load(built_in_folder() / "cpu" / "reduction_partial_rows.mlir", built_in_folder())
+    knobs: dict[str, KnobValue] = {
+        "tile_p": tile_p,
+        "tile_r": tile_r,
+        "tile_in": tile_in,
+        "dist_p": dist_p,
+        "stored": 0,
+    }
+    facts = dims_and_facts(read(softmax(p, r)), AVX512)
+    for exponentials, refused in ((2, stack > 32768), (1, False)):
+        space = TemplateSpace(each, {**facts, "exponentials": exponentials})
+        assert bool([each for each in space.violations(knobs) if "of stack" in each]) == refused
