@@ -15,15 +15,18 @@ from math import prod
 from pathlib import Path
 
 from mlsearch.ir.dispatch import DispatchView
-from mlsearch.ir.template import read_declarations
+from mlsearch.ir.template import Expression, read_declarations
 from mlsearch.ir.writing import annotating_text
 from mlsearch.space.layout import lay_out
 from mlsearch.space.sketch import (
     DISTRIBUTION,
+    STACK_BYTES,
     TILE,
     Draft,
     at_most,
     constant,
+    equal,
+    implies,
     knob,
     parallel_loops,
     powers,
@@ -32,6 +35,7 @@ from mlsearch.space.sketch import (
 )
 from mlsearch.space.template import Template
 
+_UNPACK = "linalg.unpack"
 _MOST_TILES = 32
 """Packed tiles side by side: 32 of 4 bytes are two vectors of a row."""
 _MOST_ROWS = 4
@@ -49,6 +53,7 @@ def packed_tiles(view: DispatchView, facts: Mapping[str, int], identifier: str) 
     draft = Draft(f"#iree_cpu.pipeline<{name}>", loops, facts)
     # An iteration of a pack is a packed tile, one of any other op is an element.
     volume = [constant(max(facts["element_bytes"], facts["input_bytes"]) * prod(root.strides))]
+    groups: list[Expression] = []
     for loop in cut:
         role, unit = loops[loop].role, view.packed_tile[loop]
         count = -(-loops[loop].size // unit)
@@ -61,9 +66,20 @@ def packed_tiles(view: DispatchView, facts: Mapping[str, int], identifier: str) 
         draft.tiles[loop] = product([constant(unit), knob(tile.name)])
         volume.append(draft.tiles[loop])
         covered = product([knob(tile.name), knob(dist.name)])
+        tiles = Expression("ite", (equal(knob(dist.name), constant(0)), constant(count), covered))
+        groups.append(product([constant(unit), tiles]))
         draft.state(
             at_most(covered, constant(count)), f"{{}} packed tiles in a workgroup <= {count} along {role}", covered
         )
+    for loop in cut[1:] if root.name == _UNPACK else ():
+        if loops[loop].size % view.packed_tile[loop]:
+            # A workgroup that takes all of a loop whose last packed tile is not full unpacks onto the stack first.
+            unpacked = product([constant(facts["element_bytes"]), *groups])
+            draft.state(
+                implies(equal(knob(f"dist_{loops[loop].role}"), constant(0)), at_most(unpacked, constant(STACK_BYTES))),
+                f"{{}} bytes of a workgroup across all of {loops[loop].role} <= {STACK_BYTES} of stack",
+                unpacked,
+            )
     vectors = product(volume)
     draft.keep_small(vectors)
     outer, inner = loops[cut[0]].role, loops[cut[-1]].role

@@ -11,6 +11,8 @@ from mlsearch.ir.template import Assertion, Declarations, Expression, KnobLeaf, 
 from mlsearch.space.knobs import nearest
 from mlsearch.workload import Loop
 
+STACK_BYTES = 32768
+"""IREE's limit for all buffers on a function's stack."""
 _MOST_REGISTERS = 512
 
 DISTRIBUTION, TILE, STEP, INNER = "distribution", "vector_common_parallel", "vector_reduction", "vector_inner_parallel"

@@ -128,3 +128,13 @@ def test_rows_that_wait_between_ops_with_the_same_exponentials_have_to_fit_on_th
     for exponentials, refused in ((2, stack > 32768), (1, False)):
         space = TemplateSpace(each, {**facts, "exponentials": exponentials})
         assert bool([each for each in space.violations(knobs) if "of stack" in each]) == refused
+
+
+@pytest.mark.parametrize(("tile_s", "stack"), [(64, 32768), (32, 32768), (40, 34816), (16, 28672)])
+def test_an_attention_with_short_tiles_of_keys_keeps_its_queries_twice(tile_s: int, stack: int) -> None:
+    each = Template.load(built_in_folder() / "cpu" / "attention_hybrid.mlir", built_in_folder())
+    sizes = {"b": 1, "m": 128, "n": 64, "k": 64, "s": 2 * tile_s}
+    space = TemplateSpace(each, {**dims_and_facts(read(matmul()), AVX512), **sizes})
+    knobs = {**{knob.name: knob.default for knob in each.knobs}, "tile_m": 32, "tile_s": tile_s}
+    told = [text for text in space.violations(knobs) if text.startswith("buffers of")]
+    assert told == ([f"buffers of {stack} bytes <= 32768 of stack"] if stack > 32768 else [])

@@ -112,6 +112,22 @@ def test_only_the_template_that_knows_of_packed_tiles_applies_and_its_priors_are
     assert all(candidate.knobs["dist_p1"] != 0 for candidate in found)
 
 
+@pytest.mark.parametrize(("columns", "refused"), [(137, True), (144, False)])
+def test_an_unpack_across_a_loop_whose_last_tile_is_not_full_has_to_fit_on_the_stack(
+    columns: int, refused: bool
+) -> None:
+    packed, plain = "tensor<46x9x16x16xf32>", f"tensor<731x{columns}xf32>"
+    body = (
+        f"%e = tensor.empty() : {plain}\n%r = linalg.unpack %a inner_dims_pos = [0, 1] inner_tiles = [16, 16]"
+        f" into %e : {packed} -> {plain}"
+    )
+    part = space(read(function_text({"%a": packed}, body, {"%r": plain}))).parts["derived/packed_tiles"]
+    # IREE 3.13 puts 9216 bytes for each row of tiles on the stack, if the columns are 137 and in one workgroup.
+    for rows, dist, told in ((1, 0, False), (4, 0, refused), (4, 2, False)):
+        knobs: dict[str, KnobValue] = {"tile_p1": 1, "dist_p1": rows, "tile_p": 2, "dist_p": dist}
+        assert bool([each for each in part.violations(knobs) if "of stack" in each]) == told
+
+
 def test_files_that_would_take_an_elementwise_op_leave_it_alone_where_it_is_packed() -> None:
     class AnyFile:
         def applies_to(self, view: DispatchView) -> bool:
