@@ -172,7 +172,7 @@ def read_declarations(text: str, where: str) -> Declarations:
 def _domains(attributes: Any, where: str) -> dict[str, tuple[int | str, ...]]:
     domains: dict[str, tuple[int | str, ...]] = {}
     for name, values in _plain(attributes, "mlsearch.domains", {}).items():
-        if not (isinstance(values, list) and all(type(value) in (int, str) for value in values)):
+        if not (isinstance(values, list) and all(isinstance(value, int | str) for value in values)):
             raise TemplateError(
                 f"template {where}: mlsearch.domains, knob '{name}': {values} is no list of numbers and arithmetic"
             )
