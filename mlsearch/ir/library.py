@@ -153,7 +153,6 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
         handle = walk_to(head)
         steps += walk_to.take_steps()
         dags.append((handle, _backward_slice(operations, head)))
-    steps += _end_checks(walk_to(anchor), anchor)
     handles = [walk_to(target) for target in targets]
     steps += walk_to.take_steps()
     types = ", ".join([_ANY] * len(wanted))
@@ -166,6 +165,8 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
                 *steps,
                 # Holds the handles' places by name until the real match ops stand there.
                 *(f"transform.match.operation_name {handle} [{string_literal(_PLACE)}] : {_ANY}" for handle, _ in dags),
+                # Last: to ask what becomes of a result crashes the compiler at ops on memrefs, which have none.
+                *_end_checks(walk_to(anchor), anchor),
                 f"transform.yield {', '.join(handles)} : {types}",
                 "}",
                 "}",

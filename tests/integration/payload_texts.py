@@ -87,3 +87,27 @@ module {
   }
 }
 """
+
+PADDED_CONVOLUTION = """
+func.func @main(%x: tensor<2x7x41xf32>, %w: tensor<6x7x3xf32>) -> tensor<2x6x39xf32> {
+  %zero = arith.constant 0.0 : f32
+  %padded = tensor.pad %x low[0, 0, 0] high[0, 0, 9] {
+  ^bb0(%i: index, %j: index, %k: index):
+    tensor.yield %zero : f32
+  } : tensor<2x7x41xf32> to tensor<2x7x50xf32>
+  %e = tensor.empty() : tensor<2x6x48xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x6x48xf32>) -> tensor<2x6x48xf32>
+  %r = linalg.generic {
+      indexing_maps = [affine_map<(n, o, t, c, w) -> (n, c, t + w)>, affine_map<(n, o, t, c, w) -> (o, c, w)>,
+                       affine_map<(n, o, t, c, w) -> (n, o, t)>],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%padded, %w : tensor<2x7x50xf32>, tensor<6x7x3xf32>) outs(%f : tensor<2x6x48xf32>) {
+  ^bb0(%v: f32, %k: f32, %sum: f32):
+    %product = arith.mulf %v, %k : f32
+    %next = arith.addf %sum, %product : f32
+    linalg.yield %next : f32
+  } -> tensor<2x6x48xf32>
+  %cut = tensor.extract_slice %r[0, 0, 0] [2, 6, 39] [1, 1, 1] : tensor<2x6x48xf32> to tensor<2x6x39xf32>
+  return %cut : tensor<2x6x39xf32>
+}
+"""

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from payload_texts import GELU, gelu_constants, matmul
+from payload_texts import GELU, PADDED_CONVOLUTION, gelu_constants, matmul
 
 from mlsearch import toolchain
 from mlsearch.ir.library import library_text, readable
@@ -86,3 +86,17 @@ def test_plain_iree_compile_applies_it_by_either_flag(case: Case, flag: str) -> 
     assert done.returncode == 0, done.headline
     marked = re.findall(r'mlsearch\.entry = "([^"]*)"', output.read_text())
     assert set(marked) == {case.name("plain"), case.name("gelu2")}
+
+
+def test_an_entry_passes_over_a_copy_that_is_a_dispatch_of_its_own(tmp_path: Path) -> None:
+    """Such a copy works on memory and has no results; to ask what becomes of them crashes the compiler."""
+    payload_path = tmp_path / "padded.mlir"
+    payload_path.write_text(PADDED_CONVOLUTION)
+    payload = load_payload(payload_path, TARGET, tmp_path)
+    assert "slow_memcpy" in payload.flow_module.read_text()
+    [convolution] = [task for task in cut(payload, TARGET, tmp_path) if task.view and "conv" in task.label]
+    space = space_of(convolution, templates_for(TARGET, None), TARGET)
+    assert isinstance(space, Space), space
+    library = library_text([space.entry(convolution.entry_name, space.priors()[0])])
+    found = application(library, "x", payload_path, None, TARGET, tmp_path)
+    assert found.functions == {convolution.entry_name: convolution.functions}
