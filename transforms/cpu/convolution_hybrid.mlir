@@ -56,6 +56,7 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
         {tile_o = "registers / 4", tile_n = "2 * wide_lanes", tile_k = 4, dist_o1 = 0, dist_n = 0, peel = false},
         {tile_o = "registers / 4 - 1", tile_n = "4 * wide_lanes", tile_k = 2, dist_o1 = 0, dist_n = 1, peel = false},
         {tile_o = "(registers - 4) / 2", tile_n = "2 * wide_lanes", tile_k = 1, dist_o1 = 0, dist_n = 1, peel = true},
+        {tile_o = "registers / 2", tile_n = "wide_lanes", tile_k = 1, dist_o1 = 0, dist_n = 1, peel = true},
         {tile_o = "registers / 4 - 1", tile_n = "4 * wide_lanes", tile_k = 2, dist_o1 = 0, dist_n = 0, peel = false},
         {tile_o = "(registers - 4) / 2", tile_n = "2 * wide_lanes", tile_k = 1, dist_o1 = 0, dist_n = 0, peel = false}
       ]
