@@ -32,15 +32,20 @@ from mlsearch.ir.module import (
     top_level,
     walk,
 )
+from mlsearch.ir.placement import Types, placements
 
 MARKER = "mlsearch.entry"
 ENTRY_POINT = "__kernel_config"
 _ANY = "!transform.any_op"
+_VALUE = "!transform.any_value"
+_COUNT = "!transform.param<i64>"
 # What a match takes as given: loads, and an index that only exists inside of its own linalg op.
 _BOUNDARY = (
     "hal.interface.",
     "iree_tensor_ext.dispatch.tensor.load",
     "iree_codegen.load_from_buffer",
+    # How far a buffer is aligned depends on where it lies, as its binding does.
+    "memref.assume_alignment",
     "linalg.index",
 )
 
@@ -117,6 +122,9 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
     fused elementwise ops are such values. Such an op is recognized by name and types; if it is the last one, then the
     match starts inside of it, at its yield, so that its body is compared as well. If the last one packs or unpacks, or
     has no indexing maps, the match starts at the store of its result.
+
+    Types of buffers are compared to the letter, and tell where the buffers lie. Each way gets a sequence of its own,
+    `@placed_<name>_<number>_<number>`, and the matcher asks whether any of them takes the op.
     """
     context = new_context()
     function = parse(view.function, context)
@@ -156,6 +164,21 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
     handles = [walk_to(target) for target in targets]
     steps += walk_to.take_steps()
     types = ", ".join([_ANY] * len(wanted))
+    asked: list[str] = []
+    placed: list[str] = []
+    in_matcher: list[tuple[list[Operation], Types]] = []
+    in_placed: list[tuple[list[Operation], Types]] = []
+    for number, (handle, dag) in enumerate(dags):
+        with context, mlir.Location.unknown():
+            ways = placements(dag, _outside(dag))
+        if len(ways) == 1:
+            asked.append(_place(handle))
+            in_matcher.append((dag, ways[0]))
+            continue
+        names = [symbol_ref(f"placed_{name}_{number}_{way}") for way in range(len(ways))]
+        asked += _any_of(names, handle, number)
+        placed += [line for each in names for line in _placed_sequence(each)]
+        in_placed += [(dag, way) for way in ways]
     skeleton = parse(
         "\n".join(
             [
@@ -163,25 +186,61 @@ def _matcher(name: str, view: DispatchView, wanted: tuple[int, ...]) -> str:
                 f"transform.named_sequence {symbol_ref('match_' + name)}(%op: {_ANY} {{transform.readonly}})"
                 f" -> ({types}) {{",
                 *steps,
-                # Holds the handles' places by name until the real match ops stand there.
-                *(f"transform.match.operation_name {handle} [{string_literal(_PLACE)}] : {_ANY}" for handle, _ in dags),
+                *asked,
                 # Last: to ask what becomes of a result crashes the compiler at ops on memrefs, which have none.
                 *_end_checks(walk_to(anchor), anchor),
                 f"transform.yield {', '.join(handles)} : {types}",
                 "}",
+                *placed,
                 "}",
             ]
         ),
         context,
     )
-    sequence = skeleton.body.operations[0].operation
-    places = [op for op in body_operations(sequence) if _is_place(op)]
-    for place, (_, dag) in zip(places, dags, strict=True):
-        _put_dag_match(place, dag, context)
-    return print_local(sequence)
+    matcher, *others = top_level(skeleton)
+    places = [op for op in body_operations(matcher) if _is_place(op)]
+    for place, (dag, types_there) in zip(places, in_matcher, strict=True):
+        _put_dag_match(place, dag, types_there, context)
+    for other, (dag, types_there) in zip(others, in_placed, strict=True):
+        place, stand_in, _ = body_operations(other)
+        match = _put_dag_match(place, dag, types_there, context)
+        stand_in.results[0].replace_all_uses_with(match.results[0])
+        stand_in.erase()
+    return "\n".join(print_local(sequence) for sequence in (matcher, *others))
 
 
 _PLACE = "mlsearch.dag"
+
+
+def _place(handle: str) -> str:
+    """Holds a handle's place by name until the real match op stands there."""
+    return f"transform.match.operation_name {handle} [{string_literal(_PLACE)}] : {_ANY}"
+
+
+def _placed_sequence(symbol: str) -> list[str]:
+    """Gives the values that the match op takes from outside: none, if it fails and that is suppressed."""
+    return [
+        f"transform.named_sequence {symbol}(%op: {_ANY} {{transform.readonly}}) -> {_VALUE} {{",
+        _place("%op"),
+        f"%stand_in = transform.get_operand %op[0] : ({_ANY}) -> {_VALUE}",
+        f"transform.yield %stand_in : {_VALUE}",
+        "}",
+    ]
+
+
+def _any_of(symbols: Sequence[str], handle: str, number: int) -> list[str]:
+    """Steps that fail if all the sequences do; a matcher has no other way to say 'or'."""
+    found = [f"%found{number}_{way}" for way in range(len(symbols))]
+    return [
+        *(
+            f"{value} = transform.include {symbol} failures(suppress) ({handle}) : ({_ANY}) -> {_VALUE}"
+            for value, symbol in zip(found, symbols, strict=True)
+        ),
+        f"%found{number} = transform.merge_handles {', '.join(found)} : {_VALUE}",
+        f"%count{number} = transform.num_associations %found{number} : ({_VALUE}) -> {_COUNT}",
+        f"%none{number} = transform.param.constant 0 : i64 -> {_COUNT}",
+        f"transform.match.param.cmpi gt %count{number}, %none{number} : {_COUNT}",
+    ]
 
 
 def _is_place(op: Operation) -> bool:
@@ -323,14 +382,21 @@ def _backward_slice(operations: list[Operation], anchor: Operation) -> list[Oper
     return [op for op in operations if hash(op) in needed]
 
 
-def _put_dag_match(place: Operation, dag: list[Operation], context: mlir.Context) -> None:
-    """Replace `place` with the op that matches `dag`; what `dag` takes from outside is matched by type."""
+def _outside(dag: list[Operation]) -> list[mlir.Value]:
+    """What `dag` takes from outside, in the order of use."""
     own = {hash(op) for root in dag for op in walk(root)}
     outside: dict[mlir.Value, None] = {}
     for op in dag:
         for value in op.operands:
             if not isinstance(value, mlir.OpResult) or hash(value.owner) not in own:
                 outside[value] = None
+    return list(outside)
+
+
+def _put_dag_match(place: Operation, dag: list[Operation], types_there: Types, context: mlir.Context) -> Operation:
+    """Replace `place` with the op that matches `dag`, its values being of these types; what `dag` takes from outside
+    is matched by type."""
+    outside = _outside(dag)
     with context, mlir.Location.unknown():
         value_type = mlir.Type.parse("!transform.any_value")
         match = mlir.Operation.create(
@@ -340,16 +406,19 @@ def _put_dag_match(place: Operation, dag: list[Operation], context: mlir.Context
             regions=1,
             ip=mlir.InsertionPoint(place),
         )
-        types = [value.type for value in outside]
+        types = [types_there[value] for value in outside]
         body = match.regions[0].blocks.append(*types, arg_locs=[mlir.Location.unknown()] * len(types))
         new_values = dict(zip(outside, body.arguments, strict=True))
         for op in dag:
             copy = op.clone(mlir.InsertionPoint(body))
             for number, value in enumerate(copy.operands):
                 copy.operands[number] = new_values[value]
-            new_values.update(zip(op.results, copy.results, strict=True))
+            for result, copied in zip(op.results, copy.results, strict=True):
+                copied.set_type(types_there[result])
+                new_values[result] = copied
         mlir.Operation.create("transform.yield", ip=mlir.InsertionPoint(body))
     place.erase()
+    return match
 
 
 def _apply(name: str, companion_configs: Sequence[str], is_strategy: bool) -> str:
