@@ -161,16 +161,60 @@ def pad(shape: Sequence[int] = (60, 90), around: int = 3) -> str:
     return _function(f"%a: {x}", out, body, "%p")
 
 
-def insert_slice() -> str:
-    x, out = tensor([64, 48]), tensor([64, 96])
-    body = f"  %s = tensor.insert_slice %a into %b[0, 5] [64, 48] [1, 1] : {x} into {out}"
+def insert_slice(
+    shape: Sequence[int] = (64, 48),
+    into: Sequence[int] = (64, 96),
+    offsets: Sequence[int] = (0, 5),
+    strides: Sequence[int] = (1, 1),
+    element: str = "f32",
+) -> str:
+    x, out = tensor(shape, element), tensor(into, element)
+    place = f"{list(offsets)} {list(shape)} {list(strides)}"
+    body = f"  %s = tensor.insert_slice %a into %b{place} : {x} into {out}"
     return _function(f"%a: {x}, %b: {out}", out, body, "%s")
 
 
-def extract_slice() -> str:
-    x, out = tensor([64, 96]), tensor([60, 40])
-    body = f"  %s = tensor.extract_slice %a[2, 5] [60, 40] [1, 1] : {x} to {out}"
+def extract_slice(
+    shape: Sequence[int] = (60, 40),
+    of: Sequence[int] = (64, 96),
+    offsets: Sequence[int] = (2, 5),
+    strides: Sequence[int] = (1, 1),
+    element: str = "f32",
+    result: Sequence[int] | None = None,
+) -> str:
+    """`result`: the shape without some of the unit dims."""
+    x, out = tensor(of, element), tensor(result or shape, element)
+    body = f"  %s = tensor.extract_slice %a{list(offsets)} {list(shape)} {list(strides)} : {x} to {out}"
     return _function(f"%a: {x}", out, body, "%s")
+
+
+def slices_behind_others() -> str:
+    """The same slice of two results, and of an argument: at several places of buffers, and known of none."""
+    x, weight, out = tensor([64, 96]), tensor([96, 96]), tensor([60, 40])
+    product = f"linalg.matmul ins(%{{}}, %w : {x}, {weight}) outs(%f : {x}) -> {x}"
+    cut = f"tensor.extract_slice %{{}}[2, 5] [60, 40] [1, 1] : {x} to {out}"
+    body = f"""{filled(x, "0.0", "f")}
+  %s = {product.format("a")}
+  %t = {product.format("s")}
+  %c = {cut.format("s")}
+  %d = {cut.format("t")}
+  %g = {cut.format("a")}"""
+    return _function(f"%a: {x}, %w: {weight}", f"{out}, {out}, {out}", body, "%c, %d, %g")
+
+
+def slice_of_a_padded_convolution() -> str:
+    """The convolution's result lies behind what was padded, in a buffer that a cut-out dispatch has to itself."""
+    x, padded, weight = tensor([2, 7, 41]), tensor([2, 7, 50]), tensor([6, 7, 3])
+    wide, out = tensor([2, 6, 48]), tensor([2, 6, 39])
+    body = f"""  %zero = arith.constant 0.0 : f32
+  %padded = tensor.pad %x low[0, 0, 0] high[0, 0, 9] {{
+  ^bb0(%i: index, %j: index, %k: index):
+    tensor.yield %zero : f32
+  }} : {x} to {padded}
+{filled(wide, "0.0", "f")}
+  %r = linalg.conv_1d_ncw_fcw ins(%padded, %w : {padded}, {weight}) outs(%f : {wide}) -> {wide}
+  %cut = tensor.extract_slice %r[0, 0, 0] [2, 6, 39] [1, 1, 1] : {wide} to {out}"""
+    return _function(f"%x: {x}, %w: {weight}", out, body, "%cut")
 
 
 def lower_triangle(size: int = 90) -> str:
@@ -269,6 +313,16 @@ DATA_KINDS: dict[str, str] = {
     "pad_image": pad((6, 20, 30), 1),
     "insert_slice": insert_slice(),
     "extract_slice": extract_slice(),
+    "extract_slice_strided": extract_slice((20, 30), (64, 96), (3, 5), (3, 2)),
+    "extract_slice_leading": extract_slice((3, 20, 30), (5, 24, 30), (1, 4, 0), (1, 1, 1)),
+    "extract_slice_every_other_row": extract_slice((3, 12, 30), (5, 24, 30), (2, 0, 0), (1, 2, 1), "f16"),
+    "extract_slice_without_unit_dim": extract_slice((20, 1, 30), (24, 5, 33), (2, 3, 1), (1, 1, 1), "i8", (20, 30)),
+    "insert_slice_strided": insert_slice((20, 30), (64, 96), (3, 5), (3, 2)),
+    "insert_slice_large_i8": insert_slice((8, 256, 512), (8, 256, 516), (0, 0, 3), (1, 1, 1), "i8"),
+    "insert_slice_large_f16": insert_slice((8, 256, 512), (8, 256, 516), (0, 0, 3), (1, 1, 1), "f16"),
+    "extract_slice_large": extract_slice((8, 256, 512), (8, 256, 516), (0, 0, 3), (1, 1, 1)),
+    "slices_behind_others": slices_behind_others(),
+    "slice_of_a_padded_convolution": slice_of_a_padded_convolution(),
     "lower_triangle": lower_triangle(),
     "complex_numbers": complex_numbers(),
     "reversed_rows": reversed_rows(),

@@ -108,6 +108,8 @@ def test_an_op_of_any_kind_is_tuned_and_what_is_derived_for_it_computes_the_same
         ("topk", "derived/extension_tiles"),
         ("winograd_output", "derived/extension_tiles"),
         ("pad", "derived/copy_tiles"),
+        ("extract_slice", "derived/copy_tiles"),
+        ("insert_slice_strided", "derived/copy_tiles"),
     ],
 )
 def test_each_kind_of_op_gets_the_derived_template_that_suits_it(kind: str, template: str, tmp_path: Path) -> None:
