@@ -288,3 +288,22 @@ def test_an_entry_fires_on_a_copy_to_the_same_place_only() -> None:
     assert fired(library, copy(offset=194)) == []
     assert fired(library, copy(width=80)) == []
     assert read(copy(194)).workload.key != view.workload.key
+
+
+def behind_others(text: str) -> str:
+    """The copy with both of its buffers at places of their bindings that aren't known, and aligned as those are."""
+    x, out = "memref<60x90xf32>", "memref<64x96xf32>"
+    far_x, far = "memref<60x90xf32, strided<[90, 1], offset: ?>>", "memref<64x96xf32, strided<[96, 1], offset: ?>>"
+    part = "memref<60x90xf32, strided<[96, 1], offset: ?>>"
+    text = text.replace("memref<60x90xf32, strided<[96, 1], offset: 195>>", part)
+    return text.replace(x, far_x).replace(out, far).replace("alignment(64)", "alignment(16)")
+
+
+def test_an_entry_fires_on_a_copy_wherever_its_buffers_lie() -> None:
+    near, far = copy(), behind_others(copy())
+    for seen in (near, far):
+        found = space(read(seen))
+        library = library_text([found.entry("own", found.priors()[0])])
+        assert fired(library, near) == ["own"]
+        assert fired(library, far) == ["own"]
+        assert fired(library, far.replace("[2, 3]", "[2, 4]")) == []
