@@ -111,7 +111,7 @@ class TemplateSpace:
     def columns(self) -> dict[str, NDArray[np.int64]]:
         """For each knob what constraints see of its value, in every row of the table."""
         rows = self._table[0]
-        whole = {knob.name: knob for knob in self.template.knobs}
+        whole = {knob.name: knob for knob in self._whole}
         return {
             knob.name: np.array([whole[knob.name].number(value) for value in knob.values], dtype=np.int64)[rows[:, i]]
             for i, knob in enumerate(self.knobs)

@@ -127,3 +127,10 @@ def test_a_default_that_is_not_in_the_domain_elsewhere_gives_way(tmp_path: Path)
     assert [knob.default for knob in each.knobs_on({"m": 64})] == [4, 0, "true"]
     assert [knob.default for knob in narrow.knobs_on({"m": 4})] == [2, 0, "true"]
     assert [prior.knobs["tile"] for prior in TemplateSpace(narrow, {"m": 4, "n": 8, "k": 8}).priors()] == [2]
+
+
+def test_what_constraints_see_of_each_row_is_in_the_domain_of_these_dims(tmp_path: Path) -> None:
+    each = load(tmp_path, template_text(domains='tile = ["1 .. m"], count = [0]'))
+    most = 4 * each.declarations.dims["m"]
+    space = TemplateSpace(each, {"m": most, "n": 8, "k": 8})
+    assert max(space.columns()["tile"]) == max(space.row(index).knobs["tile"] for index in range(len(space))) > most / 4
