@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 OBVIOUS = 2.0
 """Programs so far apart are told apart at sight: neither noise nor how code and buffers lie is a factor of two."""
@@ -13,9 +14,9 @@ FEWEST_WHEN_OBVIOUS = 6
 
 
 def is_obvious(times_us: Sequence[float]) -> bool:
-    """Whether all are `OBVIOUS` faster or slower than the first."""
-    first = times_us[0]
-    return all(time_us * OBVIOUS <= first or first * OBVIOUS <= time_us for time_us in times_us[1:])
+    """Whether every two are `OBVIOUS` apart: then so is their order, also of those that are far from the first."""
+    ordered = sorted(times_us)
+    return all(fast_us * OBVIOUS <= slow_us for fast_us, slow_us in pairwise(ordered))
 
 
 def rounds_for(times_us: Sequence[float], seconds: float, fewest: int = FEWEST) -> int:
