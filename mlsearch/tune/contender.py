@@ -132,6 +132,11 @@ class Contender:
         return bool(self._tuned)
 
     @property
+    def has_trials(self) -> bool:
+        """Its searches had the time for a candidate beside the untuned build."""
+        return any(each.result.trials > 1 for each in self._tuned.values())
+
+    @property
     def searched_s(self) -> float:
         """Spent on the search of all tasks, earlier runs included."""
         return sum(each.result.searched_s for each in self._tuned.values())

@@ -166,7 +166,8 @@ class Contest:
         leaders = leaders_of(standing)
         best = max(speedup for speedup, _ in standing)
         for speedup, contender in standing:
-            left = f"{speedup:.2f}x after a short search, where the best has {best:.2f}x"
+            how = "after a short search" if contender.has_trials else "without a search"
+            left = f"{speedup:.2f}x {how}, where the best has {best:.2f}x"
             self._tell(contender, speedup=speedup, **({} if contender in leaders else {"dropped": left}))
         return leaders
 
@@ -379,9 +380,10 @@ def artifact_of(confirmed: Confirmed) -> Path:
 
 
 def _is_equal(looked_at: Speedup) -> bool:
-    """Not surely faster or slower; after a look that was too short for an interval, not by much."""
+    """Not surely faster or slower; after a look that was too short for an interval, not by much, where what may be
+    faster has the benefit of the doubt."""
     if looked_at.ci95[1] == inf:
-        return _NEAR <= looked_at.speedup <= 1 / _NEAR
+        return _NEAR <= looked_at.speedup <= 1 + _NOISE
     return not (looked_at.is_faster or looked_at.is_slower)
 
 

@@ -304,6 +304,13 @@ def test_a_heat_that_would_outlast_the_time_is_left_out(contest: Contested, monk
     assert contest.steps("variant mine: searching schedules") == ["variant mine: searching schedules"]
 
 
+def test_a_variant_that_had_no_time_to_be_searched_says_so(contest: Contested) -> None:
+    contest.variant_us = 2.0 * BASELINE_US
+    contest.tune(max_time_s=1e-6)
+    assert trials_of(contest, "mine") == 1
+    assert contest.variants()["mine"].dropped == "0.50x without a search, where the best has 1.00x"
+
+
 def test_only_those_who_may_win_have_finals(contest: Contested) -> None:
     contest.variant_us = 900.0
     contest.tune()
@@ -346,6 +353,16 @@ def test_a_variant_of_a_slow_payload_with_the_same_dispatches_gets_no_more_than_
         == [contest._untuned_payload, f"mine-{contest._untuned_payload}"]
     ]
     assert looks == [1]
+
+
+def test_a_variant_of_a_slow_payload_that_looks_a_fifth_faster_takes_part(contest: Contested) -> None:
+    (contest.folder / "preprocessing/cpu/mine.mlir").write_text(
+        'module attributes {mlsearch.flags = ["--iree-opt-const-eval"]} {}'
+    )
+    contest.machine.run_answers["t0-untuned"] = measured(1e6)
+    contest.variant_us = BASELINE_US / 1.2
+    contest.tune()
+    assert trials_of(contest, "mine") > 1
 
 
 @pytest.mark.parametrize(
