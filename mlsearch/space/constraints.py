@@ -77,13 +77,15 @@ def message(assertion: Assertion, knobs: Mapping[str, Values], dims: Mapping[str
 
 def _divide(left: Any, right: Any) -> Any:
     """SMT-LIB's integer division: the remainder is never negative; by zero it is anything, here 0."""
+    if isinstance(left, int) and isinstance(right, int):  # stay exact, where NumPy's would wrap around
+        return (left // right if right > 0 else -(left // -right)) if right else 0
     safe = np.where(np.equal(right, 0), 1, right)
     quotient = np.where(np.greater(safe, 0), np.floor_divide(left, safe), -np.floor_divide(left, -safe))
     return np.where(np.equal(right, 0), 0, quotient)
 
 
 def _modulo(left: Any, right: Any) -> Any:
-    return np.subtract(left, np.multiply(_divide(left, right), right))
+    return left - _divide(left, right) * right
 
 
 def _all_equal(*values: Any) -> Any:
@@ -96,12 +98,12 @@ def _all_distinct(*values: Any) -> Any:
 
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "int.add": lambda *values: reduce(np.add, values),
-    "int.mul": lambda *values: reduce(np.multiply, values),
-    "int.sub": np.subtract,
+    "int.add": lambda *values: reduce(operator.add, values),
+    "int.mul": lambda *values: reduce(operator.mul, values),
+    "int.sub": operator.sub,
     "int.div": _divide,
     "int.mod": _modulo,
-    "int.abs": np.abs,
+    "int.abs": operator.abs,
     "eq": _all_equal,
     "distinct": _all_distinct,
     "and": lambda *values: reduce(np.logical_and, values),

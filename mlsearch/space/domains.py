@@ -17,13 +17,15 @@ from mlsearch.space.constraints import dims_of, evaluate
 Entry = int | str
 
 _DOUBLES = ".."
+_LARGEST = 2**63 - 1
+"""As configs of IREE hold it."""
 
 
 def domain(entries: Sequence[Entry], dims: Mapping[str, int]) -> tuple[int, ...]:
     """The values of a domain: as they stand where all are numbers, else without repetitions and ascending.
 
-    Raises TemplateError for what is no arithmetic, names an unknown dim or comes to less than 1, for a negative
-    number, and for a domain without values.
+    Raises TemplateError for what is no arithmetic, names an unknown dim, comes to less than 1 or to more than 64
+    bits hold, for a negative number, and for a domain without values.
     """
     found: list[int] = []
     for entry in entries:
@@ -49,7 +51,10 @@ def _amount(text: str, entry: str, dims: Mapping[str, int]) -> int:
     missing = sorted(dims_of(term) - dims.keys())
     if missing:
         raise TemplateError(f"'{entry}' names '{missing[0]}', which is not in mlsearch.dims: {', '.join(dims)}")
-    return int(evaluate(term, {}, dims))
+    amount = int(evaluate(term, {}, dims))
+    if amount > _LARGEST:
+        raise TemplateError(f"'{entry}' comes to more than 64 bits hold")
+    return amount
 
 
 def _doubles(value: int, most: int) -> list[int]:

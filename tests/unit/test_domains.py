@@ -134,3 +134,16 @@ def test_what_constraints_see_of_each_row_is_in_the_domain_of_these_dims(tmp_pat
     most = 4 * each.declarations.dims["m"]
     space = TemplateSpace(each, {"m": most, "n": 8, "k": 8})
     assert max(space.columns()["tile"]) == max(space.row(index).knobs["tile"] for index in range(len(space))) > most / 4
+
+
+@pytest.mark.parametrize(
+    "entry", ["9" * 30, "1 .. 10000000000 * 10000000000", "10000000000 / 1 * 10000000000", "4 .. n * n * n + 1"]
+)
+def test_what_64_bits_do_not_hold_is_an_error_and_does_not_wrap_around(entry: str) -> None:
+    with pytest.raises(TemplateError, match="64 bits"):
+        domain([entry], {"n": 2**24})
+
+
+def test_large_numbers_on_the_way_to_a_small_one_are_exact() -> None:
+    assert domain(["n * n * n * n / (n * n * n) - n + 3"], {"n": 2**24}) == (3,)
+    assert domain(["n / (0 - n) + 5", "(0 - 7) / 2 + 8"], {"n": 2**40}) == (4,)
