@@ -219,19 +219,21 @@ class Contest:
                 built[contender] = artifact
         if not built:
             return speedups
-        first, *others = built
         speedups |= {contender: promised[contender] for contender in built}
+        # The scale is what was seen of one: sums over several tasks promise too much.
+        scale = min(built, key=lambda each: (not each.variant.is_default, each.can_search, -promised[each]))
+        others = [contender for contender in built if contender is not scale]
         if not others:
             return speedups
         try:
-            compared = self._compare(*(built[each] for each in others), reference=built[first], care=TO_RANK)
+            compared = self._compare(*(built[each] for each in others), reference=built[scale], care=TO_RANK)
         except RunnerError as error:
             compared = str(error)
         if isinstance(compared, str):
             self._watch(Warn(f"ranked by the times of single trials, because {compared}"))
             return speedups
         for contender, samples in zip(others, compared.samples_us[1:], strict=True):
-            speedups[contender] = promised[first] * paired_speedup(compared.samples_us[0], samples).speedup
+            speedups[contender] = promised[scale] * paired_speedup(compared.samples_us[0], samples).speedup
         return speedups
 
     def _is_right(self, artifact: Path) -> bool:
@@ -269,8 +271,9 @@ class Contest:
             self._default.interrupted |= isinstance(error, KeyboardInterrupt)
             best = None
         if best is None:
-            for other, _ in confirmed:
-                self._tell(other, dropped="in the end not surely faster than the default")
+            for other, theirs in confirmed:
+                seen = {"speedup": theirs.whole.speedup} if theirs.whole else {}
+                self._tell(other, dropped="in the end not surely faster than the default", **seen)
             self._tell(self._default, dropped=None, **({"speedup": own.whole.speedup} if own.whole else {}))
             return self._default, own
         contender, chosen, speedup, numerics = best
