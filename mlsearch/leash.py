@@ -35,7 +35,7 @@ def main() -> None:
     os.close(status)
     code = os.waitstatus_to_exitcode(os.waitpid(tool, 0)[1])
     if code < 0:
-        _end_by(signal.Signals(-code))
+        _end_by(-code)  # real-time signals have numbers and no names
     raise SystemExit(code)
 
 
@@ -43,7 +43,7 @@ def _end_group(number: int, frame: FrameType | None) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _end_by(cause: signal.Signals) -> None:
+def _end_by(cause: int) -> None:
     """As the tool ended, so that whoever waits sees the same."""
     if cause != signal.SIGKILL:
         signal.signal(cause, signal.SIG_DFL)

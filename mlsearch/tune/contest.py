@@ -164,10 +164,10 @@ class Contest:
             ]
         standing = self._standings(contenders)
         leaders = leaders_of(standing)
-        best = max(speedup for speedup, _ in standing)
+        best = next(speedup for speedup, contender in standing if contender is leaders[0])
         for speedup, contender in standing:
             how = "after a short search" if contender.has_trials else "without a search"
-            left = f"{speedup:.2f}x {how}, where the best has {best:.2f}x"
+            left = f"{speedup:.2f}x {how}, where {leaders[0].variant.name} has {best:.2f}x"
             self._tell(contender, speedup=speedup, **({} if contender in leaders else {"dropped": left}))
         return leaders
 
@@ -272,14 +272,13 @@ class Contest:
             best = None
         if best is None:
             for other, theirs in confirmed:
-                seen = {"speedup": theirs.whole.speedup} if theirs.whole else {}
-                self._tell(other, dropped="in the end not surely faster than the default", **seen)
-            self._tell(self._default, dropped=None, **({"speedup": own.whole.speedup} if own.whole else {}))
+                self._tell(other, dropped="in the end not surely faster than the default", **self._seen(other, theirs))
+            self._tell(self._default, dropped=None, **self._seen(self._default, own))
             return self._default, own
         contender, chosen, speedup, numerics = best
-        for other in leaders:
+        for other, theirs in [(self._default, own), *confirmed]:
             if other is not contender:
-                self._tell(other, dropped=f"in the end {contender.variant.name} is faster")
+                self._tell(other, dropped=f"in the end {contender.variant.name} is faster", **self._seen(other, theirs))
         assert chosen.whole is not None
         whole = replace(
             chosen.whole,
@@ -319,6 +318,14 @@ class Contest:
         if not paired_speedup(own_us, shipped_us).is_faster:
             return None
         return contender, confirmed, paired_speedup(untuned_us, shipped_us), final.numerics[2]
+
+    def _seen(self, contender: Contender, confirmed: Confirmed) -> dict[str, float]:
+        """The speedup to tell: what was confirmed, beside its own untuned build, takes the place of what was
+        promised."""
+        if confirmed.whole is None:
+            return {}
+        untuned_speedup = self._told[contender.variant.name].untuned_speedup or 1.0
+        return {"speedup": untuned_speedup * confirmed.whole.speedup}
 
     def _compare(
         self, *artifacts: Path, reference: Path | None = None, care: Care = TO_DECIDE
