@@ -233,7 +233,9 @@ class Contender:
 
     def confirm(self) -> Confirmed:
         """The variant with all its entries against the variant without."""
-        entries = self.entries
+        return self._confirmed(self.entries)
+
+    def _confirmed(self, entries: Sequence[SpecEntry]) -> Confirmed:
         self._step("checking and timing the whole payload")
         try:
             confirmed = confirm(self.bench, self.payload, entries, self.reduction_length, self.untuned_us)
@@ -264,16 +266,22 @@ class Contender:
             if elsewhere:
                 told = f"{entry.name} also fits {', '.join(sorted(elsewhere))}, where it was not measured"
                 self.bench.watch(Warn(told))
-        for entry in [entry for entry in confirmed.entries if entry.name in proof.unused]:
+        unfired = [entry for entry in confirmed.entries if entry.name in proof.unused]
+        return self._without(confirmed, unfired) if unfired else confirmed, proof
+
+    def _without(self, confirmed: Confirmed, unfired: Sequence[SpecEntry]) -> Confirmed:
+        """What stays is confirmed anew, unless the time that is known is without these entries already."""
+        for entry in unfired:
             self.bench.watch(Warn(f"{entry.name} is left out of the spec: {spec.NEVER_FIRES}"))
-            confirmed = replace(
-                confirmed,
-                whole=None,
-                note=f"it was timed with {entry.name}, which is left out",
-                entries=tuple(other for other in confirmed.entries if other is not entry),
-                dropped=(*confirmed.dropped, (entry, spec.NEVER_FIRES)),
-            )
-        return confirmed, proof
+        rest = tuple(entry for entry in confirmed.entries if entry not in unfired)
+        dropped = (*confirmed.dropped, *((entry, spec.NEVER_FIRES) for entry in unfired))
+        if confirmed.whole is None or confirmed.is_shipped:
+            left = replace(confirmed, entries=rest)
+        else:
+            left = self._confirmed(rest)
+            dropped += left.dropped
+        whole = left.whole and replace(left.whole, dropped=tuple(entry.name for entry, _ in dropped))
+        return replace(left, whole=whole, dropped=dropped)
 
     def ship(self, confirmed: Confirmed, bench: Workbench) -> Path:
         """The payload built by plain `iree-compile` from the user's own file, with what the spec will hold. `bench` is

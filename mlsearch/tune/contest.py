@@ -289,7 +289,7 @@ class Contest:
             numerics=numerics,
         )
         self._tell(contender, speedup=speedup.speedup)
-        return contender, replace(chosen, whole=whole)
+        return contender, replace(chosen, whole=whole, is_shipped=True)
 
     def _best(
         self, own: Confirmed, others: Sequence[tuple[Contender, Confirmed]]

@@ -76,9 +76,9 @@ class _Run:
         self._watch(TasksFound(default.found()))
         verdict = self._search(default)
         contender, confirmed = verdict.contender, verdict.confirmed
+        confirmed, proof = contender.prove(confirmed, self._spec_text(contender, confirmed))
         if confirmed.whole is not None:
             self._watch(WholeDone(confirmed.whole))
-        confirmed, proof = contender.prove(confirmed, self._spec_text(contender, confirmed))
         interrupted = default.interrupted or contender.interrupted or verdict.interrupted
         self._write(contender, confirmed, interrupted)
         searched = {summary.id: summary for summary in contender.searched(confirmed, proof)}

@@ -62,6 +62,9 @@ class Confirmed:
     interrupted: bool = False
     artifact: Path | None = None
     """The payload with these entries; where there is a `whole`."""
+    is_shipped: bool = False
+    """The `whole` was timed as plain `iree-compile` builds it from the user's file: an entry that does not fire there
+    had no part in it."""
 
 
 @dataclass(frozen=True)

@@ -181,5 +181,6 @@ def test_the_fastest_that_came_back_lead_the_next_bundle(folder: Path) -> None:
     mlsearch(folder, "bundle", "import", "matmul.mlir", "measured")
     task, next_ones = build_ahead(folder, 6, "cuda:h200")
     assert task["known"] == 3
-    assert next_ones[:2] == shipped[:2] == [each["key"] for each in task["carried"]]
+    # The first is IREE's own choice: the same artifact as the untuned build, which takes longest here.
+    assert next_ones[:2] == shipped[1:3] == [each["key"] for each in task["carried"]]
     assert not set(next_ones[2:]) & set(shipped)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from loop_harness import BASELINE_US
 from test_task_search import WRONG
-from test_tune_run import Run
+from test_tune_run import Run, never_firing
 from test_variant import folder_with
 
 from mlsearch.candidate import (
@@ -156,6 +156,16 @@ def test_a_variant_that_is_slow_only_when_built_from_the_beginning_is_out(
     assert contest.variants()["default"].dropped is None
     assert contest.variants()["mine"].dropped == "in the end not surely faster than the default"
     assert contest.told("mine", "speedup")[-1] == BASELINE_US / variant_us  # as confirmed, not as promised
+
+
+def test_the_time_of_a_variant_as_shipped_stays_when_an_entry_did_not_fire_in_it(
+    contest: Contested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_firing(monkeypatch)
+    summary = contest.tune()
+    assert summary.variant == "mine"
+    assert summary.whole_payload is not None
+    assert (summary.whole_payload.speedup, len(summary.whole_payload.dropped)) == (BASELINE_US / 100.0, 1)
 
 
 def test_a_variant_that_stops_running_with_its_schedules_keeps_its_untuned_speedup(

@@ -14,6 +14,7 @@ from small_templates import load, template_text
 from test_finals import always
 from test_space import FITS
 
+from mlsearch import spec
 from mlsearch.candidate import RunFailed
 from mlsearch.errors import PayloadError
 from mlsearch.events import Finished, TaskDone, TasksFound, Warn
@@ -133,6 +134,26 @@ def test_a_winner_that_is_wrong_in_its_second_run_is_not_in_the_spec(run: Run) -
     summary = run.tune(trials=5)
     assert run.spec.endswith(EMPTY_LIBRARY)
     assert "numbers are wrong" in summary.tasks[0].note
+
+
+def never_firing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = spec.application
+
+    def application(*arguments: Any) -> spec.Application:
+        return replace(real(*arguments), functions={})
+
+    monkeypatch.setattr(spec, "application", application)
+
+
+def test_what_is_left_when_an_entry_fires_on_the_task_alone_is_timed_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_firing(monkeypatch)
+    summary = run.tune(trials=5)
+    assert run.spec.endswith(EMPTY_LIBRARY)
+    assert summary.whole_payload is not None
+    assert (summary.whole_payload.speedup, len(summary.whole_payload.dropped)) == (1.0, 1)
+    assert any(isinstance(event, Warn) and spec.NEVER_FIRES in event.text for event in run.events)
 
 
 def test_an_entry_that_makes_the_payload_slower_is_not_in_the_spec(run: Run) -> None:
