@@ -38,7 +38,15 @@ def print_verification(console: Console, verification: Verification) -> None:
     for note in verification.notes:
         console.print(Text(f"note: {one_line(note)}"), soft_wrap=True)
     if verification.ok:
-        console.print(Text("verified: every entry is applied, numbers agree, none is slower", style="bold"))
+        console.print(Text(_verdict(verification), style="bold"))
+
+
+def _verdict(verification: Verification) -> str:
+    if verification.entries:
+        return "verified: every entry is applied, numbers agree, none is slower"
+    if verification.whole:
+        return "verified: numbers agree, and the payload is not slower"
+    return "nothing was verified"
 
 
 def complaints(verification: Verification) -> tuple[str, ...]:

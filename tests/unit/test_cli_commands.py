@@ -74,6 +74,13 @@ def test_compile_tells_what_each_entry_was_applied_to(monkeypatch: pytest.Monkey
     assert asked == [(Path("payload.mlir"), Path("spec.mlir"), Path("out.vmfb"), "llvm-cpu")]
 
 
+def test_compile_says_so_when_there_is_nothing_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "mlsearch.delivery", compile_payload=lambda *arguments: SimpleNamespace(applied=()))
+    result = run("compile payload.mlir --spec spec.mlir -o out.vmfb")
+    said = "spec.mlir has no entries: no schedule was applied, only the flags and scripts it names"
+    assert result.stdout == f"{said}\nwrote out.vmfb\n"
+
+
 def test_compile_fails_when_an_entry_applies_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_payload(*arguments: Any) -> Any:
         raise SpecError("entry 'matmul_a' applies nowhere")

@@ -219,7 +219,13 @@ def test_verify_shows_each_entry() -> None:
         "[1.90,",
         "2.10]",
     ]
-    assert "verified" in text
+    assert "verified: every entry is applied" in text
+
+
+def test_verify_claims_nothing_of_entries_that_are_not_there() -> None:
+    checked = SimpleNamespace(entries=(), whole=None, ok=True, notes=(), problems=())
+    text = printed(print_verification, checked)
+    assert text.splitlines() == ["the spec has no entries", "nothing was verified"]
 
 
 def test_complaints_name_the_entry_and_tell_each_problem_once() -> None:
