@@ -44,5 +44,7 @@ def compile_command(payload: Path, spec: Path, output: str, target: str) -> None
     for entry, dispatches in delivery.applied:
         click.echo(f"{one_line(entry)} applied to {one_line(', '.join(dispatches))}")
     if not delivery.applied:
-        click.echo(f"{one_line(str(spec))} has no entries: no schedule was applied, only the flags and scripts it names")
+        click.echo(
+            f"{one_line(str(spec))} has no entries: no schedule was applied, only the flags and scripts it names"
+        )
     click.echo(f"wrote {one_line(output)}")
