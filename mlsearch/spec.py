@@ -11,7 +11,7 @@ from pathlib import Path
 from mlsearch import __version__, toolchain
 from mlsearch.candidate import Candidate
 from mlsearch.errors import SpecError
-from mlsearch.ir import library
+from mlsearch.ir import library, proof
 from mlsearch.ir.library import EntryText
 from mlsearch.ir.preprocessing import carry
 from mlsearch.summary import Speedup
@@ -170,8 +170,8 @@ def application(
     Raises SpecError if the spec can't be followed or breaks the compilation.
     """
     # New each time: neither a spec nor a payload can carry it already.
-    mark = f"{library.PROOF}.{secrets.token_hex(8)}."
-    marked, entries = library.instrumented(text, where, mark)
+    mark = f"{proof.PROOF}.{secrets.token_hex(8)}."
+    marked, entries = proof.instrumented(text, where, mark)
     if not entries:
         return Application((), {})
     path, output = workdir / "proof.library.mlir", workdir / "proof.configured.mlir"
@@ -188,4 +188,4 @@ def application(
     done = toolchain.run(argv)
     if done.returncode or not output.is_file():
         raise SpecError(f"{where} breaks the compilation: {done.headline} (command: {done.command})")
-    return Application(entries, library.proofs(output.read_text(), mark))
+    return Application(entries, proof.proofs(output.read_text(), mark))

@@ -43,7 +43,7 @@ from iree.compiler.dialects.transform import interpreter
 from mlsearch.candidate import KnobValue
 from mlsearch.errors import TemplateError
 from mlsearch.ir.dispatch import body_operations
-from mlsearch.ir.library import ENTRY_POINT, PROOF, instrumented
+from mlsearch.ir.library import ENTRY_POINT
 from mlsearch.ir.module import (
     IrError,
     Operation,
@@ -57,6 +57,7 @@ from mlsearch.ir.module import (
     top_level,
     walk,
 )
+from mlsearch.ir.proof import PROOF, instrumented
 
 BIND = "mlsearch.bind"
 KNOB = "mlsearch.knob"

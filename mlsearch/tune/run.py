@@ -11,7 +11,7 @@ from mlsearch import target as targets
 from mlsearch.errors import SpecError
 from mlsearch.events import Finished, Step, TaskDone, TasksFound, Warn, Watcher, WholeDone
 from mlsearch.files import write_atomically
-from mlsearch.ir import library
+from mlsearch.ir.proof import instrumented
 from mlsearch.records.store import Store
 from mlsearch.space.template import Template, templates_for
 from mlsearch.summary import TaskSummary, TuneSummary
@@ -149,6 +149,6 @@ def _proven(path: Path) -> int:
     if there is none that can be read."""
     try:
         text = spec.read_spec(path)
-        return len(library.instrumented(text, str(path))[1]) + (not variant_of(text, str(path)).is_default)
+        return len(instrumented(text, str(path))[1]) + (not variant_of(text, str(path)).is_default)
     except SpecError:
         return 0

@@ -20,7 +20,7 @@ from mlsearch.bundle.site import Site
 from mlsearch.candidate import CacheState, Spilled
 from mlsearch.cuda.chips import find_chip
 from mlsearch.errors import BundleError
-from mlsearch.ir.library import instrumented
+from mlsearch.ir.proof import instrumented
 from mlsearch.records.store import Store
 from mlsearch.spec import Application
 from mlsearch.target import host_hardware, resolve

@@ -18,12 +18,11 @@ from mlsearch.ir.library import (
     MARKER,
     EntryText,
     entry_text,
-    instrumented,
     library_text,
-    proofs,
     readable,
 )
 from mlsearch.ir.module import new_context, parse, symbol_name, symbol_ref, top_level, walk
+from mlsearch.ir.proof import instrumented, proofs
 
 SCHEDULE = """
 transform.named_sequence {name}(%root: !transform.any_op {{transform.readonly}}) {{

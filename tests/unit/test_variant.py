@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from mlsearch.errors import MlsearchError, SpecError, TemplateError
-from mlsearch.ir.library import EMPTY_LIBRARY, instrumented
+from mlsearch.ir.library import EMPTY_LIBRARY
 from mlsearch.ir.module import new_context, parse
 from mlsearch.ir.preprocessing import bind_preprocessing, carry, read_preprocessing
+from mlsearch.ir.proof import instrumented
 from mlsearch.spec import spec_text
 from mlsearch.target import resolve
 from mlsearch.toolchain import PREPROCESSING_FLAG
