@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from iree.compiler import ir as mlir
 from iree.compiler.dialects import linalg
 
-from mlsearch.ir.dispatch import DispatchView, body_operations, outputs
+from mlsearch.ir.dispatch import DispatchView, body_operations
 from mlsearch.ir.extension import ExtensionLoops, extension_loops
+from mlsearch.ir.loop_nest import outputs
 from mlsearch.ir.module import new_context, parse
 from mlsearch.workload import Loop
 

@@ -17,9 +17,10 @@ from iree.compiler import ir as mlir
 from mlsearch.errors import SpecError
 from mlsearch.ir.attention import map_checks
 from mlsearch.ir.dag_match import DagMatch, fill_in
-from mlsearch.ir.dispatch import REPACKING, STORES, DispatchView, body_operations
+from mlsearch.ir.dispatch import DispatchView, body_operations
 from mlsearch.ir.extension import is_extension
 from mlsearch.ir.module import Operation, new_context, parse, print_local, string_literal, symbol_ref, top_level, walk
+from mlsearch.ir.op_names import REPACKING, STORES
 
 _ANY = "!transform.any_op"
 # What a match takes as given: loads, and an index that only exists inside of its own linalg op.

@@ -51,6 +51,13 @@ def walk(op: Operation) -> Iterator[Operation]:
                 yield from walk(nested.operation)
 
 
+def identity(value: mlir.Value) -> object:
+    """Equal for equal values; the bindings make a new object whenever a value is asked for."""
+    if isinstance(value, mlir.OpResult):
+        return (hash(value.owner), value.result_number)
+    return hash(value)
+
+
 def top_level(module: Module) -> list[Operation]:
     return [op.operation for op in module.body.operations]
 

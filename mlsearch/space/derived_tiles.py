@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlsearch.ir.access import Access, accesses, contiguous_loop
-from mlsearch.ir.dispatch import CONTRACTIONS, DispatchView, configured_levels
+from mlsearch.ir.dispatch import DispatchView, configured_levels
 from mlsearch.ir.template import Declarations, read_declarations
+from mlsearch.ir.workload import CONTRACTIONS
 from mlsearch.ir.writing import annotating_text
 from mlsearch.space.layout import lay_out
 from mlsearch.space.sketch import (
