@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -14,7 +15,9 @@ from mlsearch.cli.output import check_writable, refuse_to_overwrite, text_stream
 
 if TYPE_CHECKING:
     from mlsearch.candidate import CacheState
+    from mlsearch.report import RunHeader
     from mlsearch.summary import TuneSummary
+    from mlsearch.tune import TuneOptions
 
 EXAMPLES = """\b
 Examples:
@@ -153,15 +156,12 @@ def tune_command(
     shared.require_inputs(payload, templates=templates)
     check_writable(spec)
     check_writable(json_to)
-    stream = text_stream(json_to)
 
-    from mlsearch.report import RunHeader, open_console, open_report
-
-    with open_report(stream, RunHeader("tune", str(payload), target, threads), quiet=quiet) as watch:
+    def options() -> TuneOptions:
         # After the report has begun: what tuning needs takes a while to load.
-        from mlsearch.tune import TuneOptions, tune
+        from mlsearch.tune import TuneOptions
 
-        options = TuneOptions(
+        return TuneOptions(
             payload=payload,
             target=target,
             trials=trials,
@@ -181,41 +181,64 @@ def tune_command(
             cache=cache,
             variants=variants,
         )
-        if no_device:
-            from mlsearch.bundle.ahead import bundle_path, earlier_bundle, write_ahead_bundle
-            from mlsearch.tune.ahead import build_ahead, ranking_path
 
-            for path in (ranking_path(options), bundle_path(options)):
-                refuse_to_overwrite(path, payload, store, json_to)
-                check_writable(path)
-            try:
-                ahead = build_ahead(options, watch, write_ahead_bundle, earlier_bundle(options))
-            except KeyboardInterrupt:
-                told = "interrupted before there was a ranking; what was built is known, to go on"
-                click.echo(f"mlsearch: {told}: {_same_command(ctx)}", err=True)
-                ctx.exit(shared.INTERRUPTED)
-        else:
-            try:
-                summary = tune(options, watch)
-            except KeyboardInterrupt:
-                told = "interrupted before a spec was written; what was measured is kept, to go on"
-                click.echo(f"mlsearch: {told}: {_same_command(ctx)}", err=True)
-                ctx.exit(shared.INTERRUPTED)
+    from mlsearch.report import RunHeader
 
-    if no_device:
-        from mlsearch.report.ahead import print_ranking
+    run = _build_ahead if no_device else _tune
+    run(ctx, RunHeader("tune", str(payload), target, threads), options, json_to, quiet)
 
-        write_json(ahead.to_json(), json_to)
-        print_ranking(open_console(stream), ahead, shared.repeated_arguments(ctx))
-        if ahead.interrupted:
-            _tell_how_to_go_on(ctx, stream)
-        return
+
+def _tune(
+    ctx: click.Context, header: RunHeader, options: Callable[[], TuneOptions], json_to: str | None, quiet: bool
+) -> None:
+    from mlsearch.report import open_console, open_report
+
+    stream = text_stream(json_to)
+    with open_report(stream, header, quiet=quiet) as watch:
+        wanted = options()
+        from mlsearch.tune import tune
+
+        try:
+            summary = tune(wanted, watch)
+        except KeyboardInterrupt:
+            _end_empty_handed(ctx, "interrupted before a spec was written; what was measured is kept, to go on")
     write_json(summary.to_json(), json_to)
     from mlsearch.report.tables import print_summary
 
-    print_summary(open_console(stream), summary, _use_command(summary, payload))
+    print_summary(open_console(stream), summary, _use_command(summary, wanted.payload))
     if summary.interrupted:
         _tell_how_to_go_on(ctx, stream)
+
+
+def _build_ahead(
+    ctx: click.Context, header: RunHeader, options: Callable[[], TuneOptions], json_to: str | None, quiet: bool
+) -> None:
+    from mlsearch.report import open_console, open_report
+
+    stream = text_stream(json_to)
+    with open_report(stream, header, quiet=quiet) as watch:
+        wanted = options()
+        from mlsearch.bundle.ahead import bundle_path, earlier_bundle, write_ahead_bundle
+        from mlsearch.tune.ahead import build_ahead, ranking_path
+
+        for path in (ranking_path(wanted), bundle_path(wanted)):
+            refuse_to_overwrite(path, wanted.payload, wanted.store, json_to)
+            check_writable(path)
+        try:
+            ahead = build_ahead(wanted, watch, write_ahead_bundle, earlier_bundle(wanted))
+        except KeyboardInterrupt:
+            _end_empty_handed(ctx, "interrupted before there was a ranking; what was built is known, to go on")
+    from mlsearch.report.ahead import print_ranking
+
+    write_json(ahead.to_json(), json_to)
+    print_ranking(open_console(stream), ahead, shared.repeated_arguments(ctx))
+    if ahead.interrupted:
+        _tell_how_to_go_on(ctx, stream)
+
+
+def _end_empty_handed(ctx: click.Context, told: str) -> NoReturn:
+    click.echo(f"mlsearch: {told}: {_same_command(ctx)}", err=True)
+    ctx.exit(shared.INTERRUPTED)
 
 
 def _tell_how_to_go_on(ctx: click.Context, stream: TextIO) -> NoReturn:
