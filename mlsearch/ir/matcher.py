@@ -2,8 +2,8 @@
 
 IREE compares a computation op by op, bodies included, as long as no body takes a value from outside. Constants in fused
 elementwise ops are such values. Such an op is recognized by name and types; if it is the last one, then the match
-starts inside of it, at its yield, so that its body is compared as well. If the last one packs or unpacks, or has no
-indexing maps, the match starts at the store of its result.
+starts inside of it, at its yield, so that its body is compared as well. Else, if the last one packs or unpacks, or has
+no indexing maps, the match starts at the store of its result.
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ def _start(operations: list[Operation], anchor: Operation) -> _Start:
     body_results = _computed_results(anchor) if _captures(anchor) else []
     if body_results:
         in_reach = [*operations, *(op for op in walk(anchor) if op != anchor)]
+        end = anchor.regions[0].blocks[0].operations[-1].operation
         bodies = [(f"%body{number}", result.owner.operation) for number, result in body_results]
         steps = [
-            f'transform.match.operation_name %op ["linalg.yield"] : {_ANY}',
+            f"transform.match.operation_name %op [{string_literal(end.name)}] : {_ANY}",
             *(
                 f"%body{number} = transform.get_producer_of_operand %op[{number}] : ({_ANY}) -> {_ANY}"
                 for number, _ in body_results

@@ -205,6 +205,26 @@ def test_an_entry_fires_on_its_own_op_and_on_no_other(text: str) -> None:
     assert [other for other in others if fired(library, other)] == []
 
 
+def sort_from(start: str, *, predicate: str = "ogt") -> str:
+    """A sort that compares with a constant, which IREE keeps outside of the comparison."""
+    body = f"""%c = arith.constant {start} : f32
+%s = iree_linalg_ext.sort dimension(0) outs(%a : {X}) {{
+  ^bb0(%l: f32, %r: f32):
+    %sum = arith.addf %l, %c : f32
+    %more = arith.cmpf {predicate}, %sum, %r : f32
+    iree_linalg_ext.yield %more : i1
+}} -> {X}"""
+    return function_text({"%a": X}, body, {"%s": X})
+
+
+def test_an_entry_of_an_op_that_compares_with_a_constant_fires_on_that_comparison_only() -> None:
+    found = space(read(sort_from("0.5")))
+    library = library_text([found.entry("own", found.priors()[0])])
+    assert fired(library, sort_from("0.5")) == ["own"]
+    others = [sort_from("0.25"), sort_from("0.5", predicate="olt"), sort()]
+    assert [other for other in others if fired(library, other)] == []
+
+
 def test_an_op_behind_a_scan_is_cut_with_it() -> None:
     squared = generic("%y", {"%s#0": X}, ("%e", X), ["(i, j) -> (i, j)"] * 2, "pp", SQUARE)
     view = read(scan(then=squared))
