@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 
 def contraction(inputs: str, m: int, n: int, k: int) -> str:
     return f"""
@@ -212,3 +214,10 @@ OPS = {
     "attention op bf16": attention_op("bf16"),
     "attention op f32": attention_op("f32"),
 }
+
+ARCHITECTURES = ("sm_80", "sm_90")
+
+
+def in_turn(ops: Iterable[str], architectures: Sequence[str]) -> list[tuple[str, str]]:
+    """Each op with one of the architectures: first, second, first, ..."""
+    return [(op, architectures[place % len(architectures)]) for place, op in enumerate(ops)]

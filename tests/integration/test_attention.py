@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mlsearch.candidate import Built, Candidate, Measured, RunRequest
+from mlsearch.candidate import BuildRequest, Built, Candidate, Measured, RunRequest, TimingPlan
 from mlsearch.ir.library import library_text, readable
 from mlsearch.payload import load_payload
 from mlsearch.space.space import Space, space_of
@@ -16,7 +16,7 @@ from mlsearch.space.template import templates_for
 from mlsearch.spec import application
 from mlsearch.target import resolve
 from mlsearch.task import Task, cut
-from mlsearch.tune.trials import Baseline, build_request, measure_baseline
+from mlsearch.tune.trials import build_request, build_untuned, measure_baseline
 from mlsearch.workbench import Workbench, open_workbench
 
 TARGET = resolve("llvm-cpu", 1)
@@ -79,14 +79,17 @@ def tasks_of(path: Path, folder: Path) -> dict[str, tuple[Task, Space]]:
     return found
 
 
-def measured(bench: Workbench, task: Task, space: Space, baseline: Baseline, candidate: Candidate) -> Measured:
+def measured(
+    bench: Workbench, task: Task, space: Space, untuned: Path, candidates: Sequence[Candidate], plan: TimingPlan
+) -> Iterator[Measured]:
     assert task.signature is not None
-    built = bench.build_one(build_request(bench, task, space, candidate, 120.0))
-    assert isinstance(built, Built), (candidate, built)
-    plan = bench.plan(timeout_s=60.0, max_seconds=0.2)
-    outcome = bench.run(RunRequest(built.artifact, baseline.artifact, task.signature, plan))
-    assert isinstance(outcome, Measured), (candidate, outcome)
-    return outcome
+    requests = [build_request(bench, task, space, candidate, 120.0) for candidate in candidates]
+    assert all(isinstance(request, BuildRequest) for request in requests), requests
+    for request, built in list(bench.build([each for each in requests if isinstance(each, BuildRequest)])):
+        assert isinstance(built, Built), (request.library, built)
+        outcome = bench.run(RunRequest(built.artifact, untuned, task.signature, plan))
+        assert isinstance(outcome, Measured), (request.library, outcome)
+        yield outcome
 
 
 @pytest.mark.parametrize(
@@ -108,16 +111,20 @@ def test_candidates_compute_what_the_untuned_build_does(text: str, bench: Workbe
     assert task.workload is not None
     assert task.workload.op_kind == "attention"
     assert list(space.parts) == ["cpu/attention_hybrid"]
-    baseline = measure_baseline(bench, task)
-    for candidate in [*space.priors(), *space.sample(np.random.default_rng(0), DRAWN)]:
-        numerics = measured(bench, task, space, baseline, candidate).numerics
-        assert numerics.agrees and numerics.unwritten == 0, (candidate, numerics)
+    untuned = build_untuned(bench, task).artifact
+    candidates = [*space.priors(), *space.sample(np.random.default_rng(0), DRAWN)]
+    once = bench.plan(timeout_s=60.0, warmup=0, min_samples=1, max_samples=1)
+    outcomes = list(measured(bench, task, space, untuned, list(dict.fromkeys(candidates)), once))
+    assert len(outcomes) >= DRAWN
+    for outcome in outcomes:
+        assert outcome.numerics.agrees and outcome.numerics.unwritten == 0, outcome.numerics
 
 
 def test_the_first_suggestion_on_the_sample_is_several_times_faster(bench: Workbench, tmp_path: Path) -> None:
     [(task, space)] = tasks_of(SAMPLES / "attention_op_12x128x64.mlir", tmp_path).values()
     baseline = measure_baseline(bench, task)
-    outcome = measured(bench, task, space, baseline, space.priors()[0])
+    plan = bench.plan(timeout_s=60.0, max_seconds=0.2)
+    [outcome] = measured(bench, task, space, baseline.artifact, space.priors()[:1], plan)
     # 26x on an idle AVX-512 core; other work beside it takes some of that.
     assert baseline.time_us / outcome.time_us > 2
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import CudaSpaces
-from cuda_op_texts import OPS, contraction
+from cuda_op_texts import ARCHITECTURES, OPS, contraction, in_turn
 
 from mlsearch.builder import LocalBuilder
 from mlsearch.candidate import BuildRequest, Built, Candidate
@@ -37,16 +37,22 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBuilder]:
         yield builder
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("op", list(OPS))
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("op", OPS)
+def test_every_op_has_the_templates_that_suit_it(op: str, architecture: str, cuda_spaces: CudaSpaces) -> None:
+    for _, space in cuda_spaces(OPS[op], architecture):
+        assert any(template.startswith("cuda/emitted_") for template in space.parts) == (op in EMITTED)
+        assert ("cuda/contraction_mma" in space.parts) == op.startswith("batch matmul f16")
+        assert ("cuda/contraction_mma_pipelined" in space.parts) == (op in PIPELINED)
+
+
+# Each on one of them, in turn; test_irees_own_choice.py compiles each on the other.
+@pytest.mark.parametrize(("op", "architecture"), in_turn(OPS, ARCHITECTURES))
 def test_candidates_of_every_op_compile_and_are_applied(
     op: str, architecture: str, builder: LocalBuilder, cuda_spaces: CudaSpaces
 ) -> None:
     target = resolve(f"cuda:{architecture}", 1)
     for task, space in cuda_spaces(OPS[op], architecture):
-        assert any(template.startswith("cuda/emitted_") for template in space.parts) == (op in EMITTED)
-        assert ("cuda/contraction_mma" in space.parts) == op.startswith("batch matmul f16")
-        assert ("cuda/contraction_mma_pipelined" in space.parts) == (op in PIPELINED)
         candidates = chosen(space)
         for request, outcome in builder.build(requests(task, space, target, candidates)):
             assert isinstance(outcome, Built), (request.library, outcome)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +23,33 @@ from mlsearch.space.template import templates_for
 from mlsearch.target import resolve
 from mlsearch.task import Task, cut
 from mlsearch.testing.records_contract import put
-from mlsearch.tune.trials import measure_baseline
-from mlsearch.workbench import open_workbench
+from mlsearch.tune.trials import build_untuned, measure_baseline
+from mlsearch.workbench import Workbench, open_workbench
 
 TARGET = resolve("llvm-cpu", 1)
 DRAWN = 3
 ALL_KINDS = {**OP_KINDS, **EXT_KINDS, **DATA_KINDS}
+Kinds = Callable[[str], list[tuple[Task, Space]]]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Workbench]:
+    with open_workbench(TARGET, lambda event: None, jobs=2) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Kinds:
+    """The tasks of a kind of op, with their spaces; laid out once for all tests."""
+    known: dict[str, list[tuple[Task, Space]]] = {}
+
+    def laid_out(kind: str) -> list[tuple[Task, Space]]:
+        if kind not in known:
+            tasks = readable(cut_text(tmp_path_factory.mktemp("kind"), ALL_KINDS[kind]))
+            known[kind] = [(task, the_space(task)) for task in tasks]
+        return known[kind]
+
+    return laid_out
 
 
 def cut_text(folder: Path, text: str) -> list[Task]:
@@ -59,36 +82,36 @@ def derived_candidates(space: Space) -> list[Candidate]:
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-def test_an_op_of_any_kind_is_tuned_and_what_is_derived_for_it_computes_the_same(kind: str, tmp_path: Path) -> None:
-    tasks = readable(cut_text(tmp_path, ALL_KINDS[kind]))
-    for task in tasks:
-        space = the_space(task)
+def test_an_op_of_any_kind_is_tuned_and_what_is_derived_for_it_computes_the_same(
+    kind: str, bench: Workbench, kinds: Kinds
+) -> None:
+    own = replace(bench, scope=f"{kind}-")
+    for task, space in kinds(kind):
         assert space.size > 0
         assert space.priors()
         candidates = derived_candidates(space)
         if not candidates:
             continue
-        with open_workbench(TARGET, lambda event: None, jobs=2) as bench:
-            baseline = measure_baseline(bench, task)
-            assert task.module is not None and task.signature is not None
-            requests = [
-                BuildRequest(
-                    candidate.key,
-                    task.module,
-                    library_text([space.entry("e", candidate)]),
-                    ("e",),
-                    TARGET.compile_flags,
-                    timeout_s=120.0,
-                )
-                for candidate in candidates
-            ]
-            knobs = {candidate.key: (candidate.template, candidate.knobs) for candidate in candidates}
-            for request, built in list(bench.build(requests)):
-                assert isinstance(built, Built), (knobs[request.key], built)
-                plan = bench.plan(min_samples=1, max_samples=1, warmup=0, timeout_s=60.0)
-                outcome = bench.run(RunRequest(built.artifact, baseline.artifact, task.signature, plan))
-                assert isinstance(outcome, Measured), (knobs[request.key], reason(outcome))
-                assert outcome.numerics.agrees
+        assert task.module is not None and task.signature is not None
+        untuned = build_untuned(own, task)
+        requests = [
+            BuildRequest(
+                f"{task.id}-{candidate.key}",
+                task.module,
+                library_text([space.entry("e", candidate)]),
+                ("e",),
+                TARGET.compile_flags,
+                timeout_s=120.0,
+            )
+            for candidate in candidates
+        ]
+        knobs = {f"{task.id}-{each.key}": (each.template, each.knobs) for each in candidates}
+        for request, built in list(own.build(requests)):
+            assert isinstance(built, Built), (knobs[request.key], built)
+            plan = own.plan(min_samples=1, max_samples=1, warmup=0, timeout_s=60.0)
+            outcome = own.run(RunRequest(built.artifact, untuned.artifact, task.signature, plan))
+            assert isinstance(outcome, Measured), (knobs[request.key], reason(outcome))
+            assert outcome.numerics.agrees
 
 
 @pytest.mark.parametrize(
@@ -112,9 +135,9 @@ def test_an_op_of_any_kind_is_tuned_and_what_is_derived_for_it_computes_the_same
         ("insert_slice_strided", "derived/copy_tiles"),
     ],
 )
-def test_each_kind_of_op_gets_the_derived_template_that_suits_it(kind: str, template: str, tmp_path: Path) -> None:
-    [task] = readable(cut_text(tmp_path, ALL_KINDS[kind]))
-    assert [each for each in the_space(task).parts if each.startswith(PREFIX)] == [template]
+def test_each_kind_of_op_gets_the_derived_template_that_suits_it(kind: str, template: str, kinds: Kinds) -> None:
+    [(_, space)] = kinds(kind)
+    assert [each for each in space.parts if each.startswith(PREFIX)] == [template]
 
 
 @pytest.mark.parametrize("kind", WITHOUT)
@@ -127,10 +150,9 @@ def test_what_has_no_space_says_why(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in OP_KINDS if kind.startswith(("depthwise", "pool"))])
 def test_poolings_and_depthwise_convolutions_leave_the_templates_that_have_no_knob_for_their_channels(
-    kind: str, tmp_path: Path
+    kind: str, kinds: Kinds
 ) -> None:
-    spaces = [the_space(task) for task in readable(cut_text(tmp_path, OP_KINDS[kind]))]
-    windows = [space for space in spaces if space.view.workload.op_kind in ("pooling", "depthwise_conv")]
+    windows = [space for _, space in kinds(kind) if space.view.workload.op_kind in ("pooling", "depthwise_conv")]
     assert windows
     for space in windows:
         assert all(identifier.startswith(PREFIX) for identifier in space.parts)

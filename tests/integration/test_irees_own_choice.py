@@ -11,7 +11,17 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from conftest import CudaSpaces
-from cuda_op_texts import OPS, SOFTMAX, batch_matmul, contraction, convolution, elementwise, summed
+from cuda_op_texts import (
+    ARCHITECTURES,
+    OPS,
+    SOFTMAX,
+    batch_matmul,
+    contraction,
+    convolution,
+    elementwise,
+    in_turn,
+    summed,
+)
 
 from mlsearch.builder import LocalBuilder
 from mlsearch.candidate import BuildRequest, Built, Candidate
@@ -76,7 +86,8 @@ MORE_OPS = {
     "conv2d f16 of 14x14": convolution("f16", 14),
 }
 CASES = [
-    *((op, architecture) for op in OPS for architecture in ("sm_80", "sm_90")),
+    # Each on one of them, in turn; test_cuda_ops.py compiles each on the other.
+    *in_turn(OPS, ARCHITECTURES[::-1]),
     *((op, "sm_90") for op in MORE_OPS),
 ]
 
@@ -188,10 +199,7 @@ ANY_OPS = {
 NEAR = 3
 
 
-@pytest.mark.parametrize(
-    ("op", "architecture"),
-    [(op, ("sm_80", "sm_90")[place % 2]) for place, op in enumerate(ANY_OPS)],
-)
+@pytest.mark.parametrize(("op", "architecture"), in_turn(ANY_OPS, ARCHITECTURES))
 def test_whatever_iree_chooses_is_a_candidate_and_those_near_it_compile(
     op: str, architecture: str, builder: LocalBuilder, cuda_spaces: CudaSpaces
 ) -> None:
