@@ -1,4 +1,4 @@
-"""Intervals and correlations that assume nothing about how times are distributed. Pure NumPy."""
+"""Intervals that assume nothing about how times are distributed. Pure NumPy."""
 
 from __future__ import annotations
 
@@ -48,26 +48,6 @@ def paired_speedup(baseline_us: Sequence[float], tuned_us: Sequence[float]) -> S
     )
 
 
-def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Kendall's tau-b of two rankings, from -1 to 1; 0 where it is undefined.
-
-    Pairs with a NaN are left out. Undefined: fewer than two pairs left, or one side is constant. Memory grows
-    with the square of the length, so rank thousands, not millions.
-    """
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if x.shape != y.shape:
-        raise ValueError(f"rankings of different lengths: {len(x)} and {len(y)}")
-    known = ~(np.isnan(x) | np.isnan(y))
-    x, y = _ranks(x[known]), _ranks(y[known])
-    upper = np.triu_indices(len(x), k=1)
-    order_x = np.sign(x[:, None] - x[None, :])[upper]
-    order_y = np.sign(y[:, None] - y[None, :])[upper]
-    untied = np.count_nonzero(order_x) * np.count_nonzero(order_y)
-    if untied == 0:
-        return 0.0
-    return float(np.sum(order_x * order_y) / np.sqrt(float(untied)))
-
-
 def drift(baseline_samples: Sequence[float]) -> float:
     """How far the machine's speed moved while these samples of one program were taken, in order.
 
@@ -92,8 +72,3 @@ def _interval_rank(count: int) -> int:
         if outside * 20 > 2**count:
             return rank
     return 0
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Dense ranks, so that infinities compare (inf - inf is NaN)."""
-    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.float64)

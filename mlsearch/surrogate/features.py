@@ -39,7 +39,7 @@ class FeatureExtractor:
 
     A loop belongs to a slot by its role: `m` (roles m, p1), `n` (n, p), `k` (k, r), or `other`. An operand is
     `in0`, `in1` (the first two inputs), `out` (the first output) or counted in `total` only. An operand that
-    does not exist gives 0. LEVEL is a tile level; a loop that a level does not cut (size 0, or a level that
+    does not exist gives 0. LEVEL is one of `CPU_LEVELS`; a loop that a level does not cut (size 0, or a level that
     the template lacks) has there the tile of the level around it, at first the whole loop. The *vector tile*
     is that of the innermost level. All `log2` unless said otherwise.
 
@@ -78,14 +78,11 @@ class FeatureExtractor:
         *,
         threads: int = 1,
         options: Sequence[tuple[str, KnobValue]] = (),
-        levels: Sequence[str] = CPU_LEVELS,
     ) -> None:
-        """`options`: all (option, value) pairs in the space; others get no column. `levels`: outermost
-        first."""
+        """`options`: all (option, value) pairs in the space; others get no column."""
         self._workload = workload
         self._hardware = hardware
         self._threads = threads
-        self._levels = tuple(levels)
         self._sizes = np.array([max(1, loop.size) for loop in workload.loops], dtype=np.float64)
         slots = [SLOT_OF_ROLE.get(loop.role, "other") for loop in workload.loops]
         self._loops_in = {slot: [i for i, s in enumerate(slots) if s == slot] for slot in SLOTS}
@@ -94,11 +91,6 @@ class FeatureExtractor:
         probe = Tiling(levels=(), options=())
         self.names: tuple[str, ...] = tuple(name for name, _ in self._columns([probe]))
         """Names of the columns, in order."""
-
-    def of(self, tiling: Tiling) -> _Array:
-        """Features of one tiling, shape (len(names),)."""
-        row: _Array = self.matrix([tiling])[0]
-        return row
 
     def matrix(self, tilings: Sequence[Tiling]) -> _Array:
         """Features of n tilings, shape (n, len(names)).
@@ -123,12 +115,12 @@ class FeatureExtractor:
     def _tiles(self, tilings: Sequence[Tiling]) -> _Array:
         """Shape (1 + levels, n, loops): the whole loops, then each level's tile, cut to fit the one around
         it."""
-        known = {level: i for i, level in enumerate(self._levels)}
-        asked = np.zeros((len(self._levels), len(tilings), len(self._sizes)))
+        known = {level: i for i, level in enumerate(CPU_LEVELS)}
+        asked = np.zeros((len(CPU_LEVELS), len(tilings), len(self._sizes)))
         for row, tiling in enumerate(tilings):
             for level, sizes in tiling.levels:
                 if level not in known:
-                    raise KnobError(f"tile level '{level}' is not one of {', '.join(self._levels)}")
+                    raise KnobError(f"tile level '{level}' is not one of {', '.join(CPU_LEVELS)}")
                 if len(sizes) != len(self._sizes):
                     raise KnobError(f"level '{level}' has sizes {sizes} for {len(self._sizes)} loops")
                 asked[known[level], row] = sizes
@@ -144,7 +136,7 @@ class FeatureExtractor:
             kind: [i for i, loop in enumerate(self._workload.loops) if loop.kind == kind]
             for kind in ("parallel", "reduction")
         }
-        for i, level in enumerate(self._levels):
+        for i, level in enumerate(CPU_LEVELS):
             around, tile = tiles[i], tiles[i + 1]
             for slot, loops in self._loops_in.items():
                 yield f"{level}.tile.{slot}", np.log2(tile[:, loops].prod(axis=1))

@@ -5,7 +5,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from mlsearch.statistics import drift, median_interval, paired_speedup, rank_correlation
+from mlsearch.statistics import drift, median_interval, paired_speedup
 
 
 def test_the_interval_of_few_samples_claims_nothing() -> None:
@@ -65,33 +65,6 @@ def test_pairing_cancels_what_slows_both_runs_of_a_round() -> None:
 def test_rounds_that_do_not_pair_up_are_refused(baseline: list[float], tuned: list[float]) -> None:
     with pytest.raises(ValueError):
         paired_speedup(baseline, tuned)
-
-
-# By hand: concordant minus discordant pairs, over the root of the pairs untied in a times those untied in b.
-@pytest.mark.parametrize(
-    ("a", "b", "tau"),
-    [
-        ([1, 2, 3, 4], [10, 20, 30, 40], 1.0),
-        ([1, 2, 3, 4], [4, 3, 2, 1], -1.0),
-        ([1, 2, 3, 4], [1, 3, 2, 4], 4 / 6),
-        ([1, 2, 2, 3], [1, 2, 3, 4], 5 / np.sqrt(5 * 6)),
-        ([1, 2, inf], [1, 2, inf], 1.0),
-        ([1, nan, 3, 2], [1, 9, 3, 2], 1.0),
-        ([1, 0, 3, 2], [1, nan, 3, 2], 1.0),
-    ],
-)
-def test_rank_correlation_is_kendalls_tau_b(a: list[float], b: list[float], tau: float) -> None:
-    assert rank_correlation(a, b) == pytest.approx(tau)
-
-
-@pytest.mark.parametrize(("a", "b"), [([], []), ([1], [2]), ([1, 1, 1], [1, 2, 3]), ([nan, 1], [1, 2])])
-def test_an_undefined_rank_correlation_is_zero(a: list[float], b: list[float]) -> None:
-    assert rank_correlation(a, b) == 0.0
-
-
-def test_rankings_of_different_lengths_are_refused() -> None:
-    with pytest.raises(ValueError):
-        rank_correlation([1, 2], [1])
 
 
 def test_drift_is_how_much_slower_the_slowest_quarter_was() -> None:

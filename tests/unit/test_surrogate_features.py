@@ -31,7 +31,7 @@ def features(
 ) -> dict[str, float]:
     hardware = replace(HARDWARE, vector_bytes=vector_bytes)
     extractor = FeatureExtractor(workload, hardware, threads=threads, options=OPTIONS)
-    return dict(zip(extractor.names, extractor.of(tiling).tolist(), strict=True))
+    return dict(zip(extractor.names, extractor.matrix([tiling])[0].tolist(), strict=True))
 
 
 def test_tile_sizes_are_log2_by_slot() -> None:
@@ -175,7 +175,7 @@ def test_options_of_words_get_a_column_per_value_and_numbers_one() -> None:
     row = dict(
         zip(
             extractor.names,
-            extractor.of(replace(FLAT, options=(("peel", "true"), ("unroll", 4)))),
+            extractor.matrix([replace(FLAT, options=(("peel", "true"), ("unroll", 4)))])[0],
             strict=True,
         )
     )
@@ -229,7 +229,7 @@ def test_matrix_is_the_rows_of_each_tiling() -> None:
     matrix = extractor.matrix(tilings)
     assert matrix.shape == (30, len(extractor.names))
     assert np.isfinite(matrix).all()
-    assert np.array_equal(matrix[11], extractor.of(tilings[11]))
+    assert np.array_equal(matrix[11], extractor.matrix([tilings[11]])[0])
     assert extractor.matrix([]).shape == (0, len(extractor.names))
 
 
