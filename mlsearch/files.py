@@ -24,8 +24,6 @@ def write_atomically(path: Path, text: str) -> None:
             return
         with draft_of(place) as draft, draft.open("x", encoding="utf-8") as stream:
             stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -34,8 +32,8 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write a new file under, which becomes `path` in the end, or is removed on an error. A
-    link stays a link.
+    """A name beside `path` to write a new file under, which becomes `path` once it is on disk, or is removed on an
+    error. A link stays a link.
 
     Raises OSError, also where a pipe or a device is in that place: it would be gone, `/dev/null` for everyone.
     """
@@ -45,6 +43,7 @@ def draft_of(path: Path) -> Iterator[Path]:
     draft = _draft_name(place)
     try:
         yield draft
+        _sync(draft)
         draft.replace(place)
     except BaseException:
         draft.unlink(missing_ok=True)
@@ -74,5 +73,16 @@ def check_writable(path: Path, *, only_files: bool = False) -> None:
         raise MlsearchError(f"can't write {path}: {reason}") from error
 
 
+def _sync(path: Path) -> None:
+    """Else a power cut may leave the new name with nothing behind it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _draft_name(place: Path) -> Path:
-    return place.with_name(f".{place.name[:200]}.{os.getpid()}.draft")
+    # A name has at most 255 bytes, whatever its characters take.
+    own = os.fsencode(place.name)[:200].decode(errors="ignore")
+    return place.with_name(f".{own}.{os.getpid()}.draft")

@@ -70,8 +70,9 @@ def test_trying_leaves_a_file_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-def test_a_very_long_name_is_written_like_any_other(tmp_path: Path) -> None:
-    path = tmp_path / ("n" * 240)
+@pytest.mark.parametrize("name", ["n" * 240, "長" * 85], ids=["of letters", "of bytes"])
+def test_a_very_long_name_is_written_like_any_other(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
     check_writable(path)
     write_atomically(path, "x")
     assert path.read_text() == "x"
@@ -94,3 +95,12 @@ def test_what_a_link_names_is_replaced_and_not_the_link(tmp_path: Path) -> None:
         draft.write_bytes(b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append((os.fstat(descriptor).st_size, path.exists())))
+    path = tmp_path / "x"
+    with draft_of(path) as draft:
+        draft.write_bytes(b"new")
+    assert synced == [(3, False)]
