@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
 
-from mlsearch.bundle.intake import Taken
-from mlsearch.bundle.proven import ProvenSpec
 from mlsearch.report.tables import add_row, new_table
 from mlsearch.report.text import ABSENT, count_text, interval_text, one_line, outcomes_text, speedup_text, time_text
+
+if TYPE_CHECKING:
+    from mlsearch.bundle.intake import Taken
+    from mlsearch.bundle.proven import ProvenSpec
 
 _PAIRED_SHOWN = 4
 
 
 def print_taken(console: Console, taken: Taken) -> None:
-    """Per task: what was added, and how its fastest candidates did in paired rounds."""
-    console.print(f"measured on {one_line(taken.measured_on)}", soft_wrap=True, markup=False)
+    """Per task: what was added, and how its fastest candidates did in paired rounds; then the spec, if one was asked
+    for."""
+    console.print(Text(f"measured on {one_line(taken.measured_on)}"), soft_wrap=True)
     numbers = ("added", "known", "not measured")
     table = new_table("id", "task", *numbers, "outcomes", numbers=numbers)
     for task in taken.tasks:
@@ -29,7 +34,7 @@ def print_taken(console: Console, taken: Taken) -> None:
     carried = sum(task.carried_over for task in taken.tasks)
     if carried:
         told = f"{count_text(carried, 'candidate')} that the compiler alone ruled out for {taken.exported_for}"
-        console.print(f"{told} carried over", soft_wrap=True)
+        console.print(Text(f"{told} carried over"), soft_wrap=True)
     if taken.spec is not None:
         _print_spec(console, taken.spec)
 
@@ -62,10 +67,10 @@ def _options(*given: tuple[str, str, str]) -> Iterator[str]:
 
 def _print_spec(console: Console, spec: ProvenSpec) -> None:
     for task, reason in spec.left_out:
-        console.print(f"{task}: not in the spec: {one_line(reason)}", soft_wrap=True, markup=False)
+        console.print(Text(f"{task}: not in the spec: {one_line(reason)}"), soft_wrap=True)
     held = ", ".join(entry.name for entry in spec.entries) or "no entry"
     told = f"spec: {one_line(str(spec.path))}, with {held}; the whole payload was not timed"
-    console.print(told, soft_wrap=True, markup=False)
+    console.print(Text(told), soft_wrap=True)
 
 
 def _print_paired(console: Console, taken: Taken) -> None:
