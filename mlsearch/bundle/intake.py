@@ -109,11 +109,12 @@ class Taken:
 
 
 def take_in(options: IntakeOptions, watch: Watcher) -> Taken:
-    """Add a record for each candidate that was measured, to the studies of the device that measured; all of them or, on
-    an error, none. Again adds nothing. With `output`, write a spec of what is proven.
+    """Add a record for each candidate that was measured, to the studies of the device that measured. Done again, it
+    adds nothing. With `output`, write a spec of what is proven.
 
-    Raises BundleError for a damaged file, another compiler, or a task or candidate that the payload and the templates
-    do not have here.
+    Raises BundleError, before anything is added, for a damaged file, another compiler, target or architecture, or for a
+    task or candidate that the payload and the templates do not have here. Other MlsearchErrors are those of the
+    payload, of the store, and of the spec, which is written when all records are there.
     """
     measurements = read_measured(options.measured)
     manifest = measurements.manifest
@@ -124,8 +125,11 @@ def take_in(options: IntakeOptions, watch: Watcher) -> Taken:
             f"{options.measured} was built by iree-base-compiler {manifest.compiler}, here is {compiler_version()}: "
             "schedules and times don't carry over"
         )
-    exported = _exported_target(manifest, options.target)
-    target = _measured_target(exported, measurements)
+    try:
+        exported = _exported_target(manifest, options.target)
+        target = _measured_target(exported, measurements)
+    except BundleError as error:
+        raise BundleError(f"{options.measured} can't be taken in: {error}") from None
     # Another CPU's facts would make another space than the one that the candidates are from; a GPU's is what goes on.
     here = exported if target.chip is None else target
     templates = templates_for(here, options.templates)
@@ -349,6 +353,7 @@ def _decided(measurements: Measurements, entry: TaskEntry) -> Decided | str:
 def _objection(
     measurements: Measurements, entry: TaskEntry, artifact: str, compared: Compared, speedup: Speedup
 ) -> str:
+    """See `Decided.objection`. `artifact`: the winner's; `compared`: its rounds alone with the untuned build."""
     if not compared.numerics[1].agrees:
         return "the winner's numbers are wrong in its last rounds"
     if (entry.id, artifact) in measurements.wrong:

@@ -63,6 +63,7 @@ class Progress:
     measured: int
     """Artifacts with an outcome, those of earlier calls included."""
     of: int
+    """All artifacts of the bundle."""
     compared: int
     """Tasks whose fastest candidates went through paired rounds, as they stand now."""
     tasks: int

@@ -124,7 +124,8 @@ class MeasuredFile:
 
     @staticmethod
     def open(path: Path, bundle: Bundle, site: Site) -> MeasuredFile:
-        """Begun if missing, else gone on with. Raises BundleError for a file of another bundle or site."""
+        """Begun if missing, else gone on with. Raises BundleError for a file of another bundle or site, for one that
+        another process is writing, and for one that can't be written or locked."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -134,11 +135,12 @@ class MeasuredFile:
                 raise BundleError(f"can't write {path}: {NO_FILE}, and can't be gone on with")
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return MeasuredFile(descriptor, _begin_or_go_on(descriptor, path, bundle, site))
-        except BlockingIOError:
+        except BaseException as error:
             os.close(descriptor)
-            raise BundleError(f"another process is writing {path}") from None
-        except BaseException:
-            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                raise BundleError(f"another process is writing {path}") from None
+            if isinstance(error, OSError):  # e.g. a file system of the network that knows no locks
+                raise BundleError(f"can't write {path}: {error.strerror or error}") from error
             raise
 
     def append(self, line: Line) -> None:

@@ -49,9 +49,13 @@ def main(worker: str | Sequence[str] = WORKER) -> int:
 
 
 def closing_line(progress: Progress, output: Path) -> str:
+    """How far a run came, and how to go on."""
     if progress.is_complete:
         return f"all {progress.of} artifacts are measured: {output}"
-    return f"{progress.measured} of {progress.of} artifacts are measured in {output}; the same command goes on"
+    done = f"{progress.measured} of {progress.of} artifacts are measured in {output}"
+    if progress.measured == progress.of:
+        done += f", but the fastest of {progress.compared} of {progress.tasks} tasks only are compared in pairs"
+    return f"{done}; the same command goes on"
 
 
 def _read_options(arguments: Sequence[str], worker: str | Sequence[str]) -> MeasureOptions:

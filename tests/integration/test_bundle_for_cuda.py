@@ -190,7 +190,7 @@ def test_a_runner_that_tells_no_chip_is_believed_by_the_name_of_its_device(folde
 @pytest.mark.parametrize(
     ("target", "chip", "message"),
     [
-        (None, "rtx4090", r"where it was measured, the GPU is rtx4090 \(sm_89\), not sm_90"),
+        (None, "rtx4090", r"taken in: where it was measured, the GPU is rtx4090 \(sm_89\), not sm_90"),
         ("cuda:sm_80", "h200", "exported for cuda:sm_90, and built with other flags than those of cuda:sm_80 here"),
     ],
 )

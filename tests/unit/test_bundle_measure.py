@@ -12,6 +12,7 @@ import pytest
 from mlsearch.bundle.archive import open_bundle, write_bundle
 from mlsearch.bundle.measure import MOST_ROUNDS, MeasureOptions, Progress, Session, measure_bundle, rounds_for
 from mlsearch.bundle.measured import MeasuredFile, read_measured
+from mlsearch.bundle.standalone import closing_line
 from mlsearch.candidate import Compared, CompareOutcome, CompareRequest, RunFailed, RunOutcome, RunRequest, RunTimeout
 from mlsearch.cuda.chips import find_chip
 from mlsearch.errors import BundleError, MlsearchError, RunnerError
@@ -231,6 +232,22 @@ def test_a_busy_machine_is_refused_unless_told(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(RunnerError, match="no untuned build runs here"):
         measure_bundle(MeasureOptions(path, tmp_path / "m", even_if_busy=True), said.append)
     assert any("warning: this machine is busy" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("progress", "told"),
+    [
+        (Progress(8, 8, 2, 2), "all 8 artifacts are measured: m"),
+        (Progress(3, 8, 0, 2), "3 of 8 artifacts are measured in m; the same command goes on"),
+        (
+            Progress(8, 8, 1, 2),
+            "8 of 8 artifacts are measured in m, but the fastest of 1 of 2 tasks only are compared in pairs; "
+            "the same command goes on",
+        ),
+    ],
+)
+def test_the_last_line_says_what_is_still_to_do(progress: Progress, told: str) -> None:
+    assert closing_line(progress, Path("m")) == told
 
 
 def test_the_bundle_is_not_overwritten(tmp_path: Path) -> None:

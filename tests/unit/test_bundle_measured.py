@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -179,6 +181,17 @@ def test_whose_numbers_were_wrong_once_is_remembered(bundle: Path, path: Path) -
     read = read_measured(path)
     assert read.comparisons["t0"] == comparison
     assert read.wrong == {("t0", comparison.artifacts[1])}
+
+
+def test_a_file_system_without_locks_is_an_error_of_one_line(
+    bundle: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(descriptor: int, operation: int) -> NoReturn:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    with pytest.raises(BundleError, match=f"can't write {path}: No locks available"):
+        write(bundle, path, [])
 
 
 def test_a_pipe_can_not_be_gone_on_with_and_is_not_waited_for(bundle: Path, path: Path) -> None:
