@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlsearch.summary import TaskSummary, TuneSummary, VariantSummary, WholePayload
 
@@ -35,6 +35,8 @@ class TaskStarted:
     done: int
     """Trials found in the store from an earlier run."""
     space_size: int
+    variant: str = ""
+    """Of the payload, whose tasks have ids of their own; empty for the payload as it is."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ class TrialDone:
     """Answered from the store or from an equal artifact, not measured again."""
     seconds_left: float | None
     """Estimated time left for this task."""
+    variant: str = ""
+    """As in `TaskStarted`."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,15 @@ class SurrogateState:
     active: bool
     rank_skill: float
     """Rank correlation between predicted and measured times, within the study."""
+    variant: str = ""
+    """As in `TaskStarted`."""
 
 
 @dataclass(frozen=True)
 class TaskDone:
     summary: TaskSummary
+    variant: str = ""
+    """As in `TaskStarted`."""
 
 
 @dataclass(frozen=True)
@@ -121,3 +129,16 @@ Event = (
 )
 
 Watcher = Callable[[Event], None]
+
+
+def of_variant(event: Event, name: str) -> Event:
+    """The event with the name of the payload's variant that it is about."""
+    match event:
+        case Step(text):
+            return Step(f"variant {name}: {text}")
+        case Warn(text):
+            return Warn(f"variant {name}: {text}")
+        case TaskStarted() | TrialDone() | SurrogateState() | TaskDone():
+            return replace(event, variant=name)
+        case _:
+            return event

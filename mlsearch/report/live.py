@@ -22,6 +22,7 @@ from mlsearch.report.text import (
     span_text,
     speedup_text,
     time_text,
+    variant_prefix,
 )
 from mlsearch.summary import TaskSummary
 
@@ -84,10 +85,11 @@ def _task_view(task: TaskProgress) -> list[RenderableType]:
         f"  untuned {time_text(started.baseline_us)}  ",
         (speedup_text(started.baseline_us / task.best_us if task.best_us > 0 else None), "bold"),
     )
-    name = f"{started.task} {one_line(started.label)}  task {started.position} of {started.of}"
+    name = f"{variant_prefix(started.variant)}{started.task} {one_line(started.label)}"
+    place = f"task {started.position} of {started.of}"
     return [
         "",
-        Text(name, no_wrap=True, overflow="ellipsis"),
+        Text(f"{name}  {place}", no_wrap=True, overflow="ellipsis"),
         bar,
         best,
         Text(f"outcomes: {outcomes_text(task.outcomes)}", style="dim"),

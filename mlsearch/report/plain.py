@@ -18,6 +18,7 @@ from mlsearch.report.text import (
     span_text,
     speedup_text,
     time_text,
+    variant_prefix,
 )
 from mlsearch.summary import TaskSummary, VariantSummary
 
@@ -93,10 +94,10 @@ def event_line(event: events.Event) -> str:
             of = "" if event.of is None else f" of {event.of}"
             built = f"{event.task} {event.number}{of}: {event.outcome} in {event.compile_s:.2f} s"
             return f"{built}: {one_line(event.assignment)}"
-        case events.SurrogateState(task, active, rank_skill):
-            return f"{task} surrogate {'on' if active else 'off'}, rank skill {rank_skill:.2f}"
-        case events.TaskDone(summary):
-            return task_line(summary)
+        case events.SurrogateState(task, active, rank_skill, variant):
+            return f"{variant_prefix(variant)}{task} surrogate {'on' if active else 'off'}, rank skill {rank_skill:.2f}"
+        case events.TaskDone(summary, variant):
+            return f"{variant_prefix(variant)}{task_line(summary)}"
         case events.WholeDone(whole):
             return (
                 f"whole payload: {time_text(whole.baseline_us)} untuned, {time_text(whole.tuned_us)} tuned,"
@@ -147,7 +148,7 @@ def _task_started_line(event: events.TaskStarted) -> str:
     )
     known = f", {event.done} done before" if event.done else ""
     return (
-        f"{event.task} ({event.position} of {event.of}) {one_line(event.label)}:"
+        f"{variant_prefix(event.variant)}{event.task} ({event.position} of {event.of}) {one_line(event.label)}:"
         f" {time_text(event.baseline_us)} untuned, {planned}{known}, {event.space_size} candidates"
     )
 
@@ -160,7 +161,8 @@ def _trial_line(event: events.TrialDone) -> str:
     reused = " (known)" if event.reused else ""
     left = "" if event.seconds_left is None else f", about {span_text(event.seconds_left)} left"
     best = f"best {time_text(event.best_us)} ({speedup_text(_ratio(event.baseline_us, event.best_us))})"
-    return f"{event.task} trial {event.number}: {outcome}{reused}, {best}{left}: {one_line(event.assignment)}"
+    name = f"{variant_prefix(event.variant)}{event.task} trial {event.number}"
+    return f"{name}: {outcome}{reused}, {best}{left}: {one_line(event.assignment)}"
 
 
 def _improves(trial: events.TrialDone, best_before_us: float | None) -> bool:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from mlsearch import events
 from mlsearch.candidate import UNTUNED
-from mlsearch.report.text import count_text
+from mlsearch.report.text import count_text, variant_prefix
 from mlsearch.summary import TaskSummary
 
 _RECENT_TRIALS = 5
@@ -64,11 +64,13 @@ def advance(progress: Progress, event: events.Event, now_s: float) -> Progress:
             return replace(progress, activity=text, since_s=now_s)
         case events.TaskStarted():
             task = TaskProgress(event, event.done, event.baseline_us, MappingProxyType({}))
-            return replace(progress, activity=f"tuning {event.task}", since_s=now_s, task=task)
+            activity = f"{variant_prefix(event.variant)}tuning {event.task}"
+            return replace(progress, activity=activity, since_s=now_s, task=task)
         case events.TrialDone() if progress.task is not None:
             task = _after_trial(progress.task, event)
             planned = f" of {task.planned}" if task.planned else ""
-            activity = f"tuning {event.task}: {count_text(task.trials, 'trial')}{planned} done"
+            done = f"{count_text(task.trials, 'trial')}{planned} done"
+            activity = f"{variant_prefix(event.variant)}tuning {event.task}: {done}"
             return replace(progress, activity=activity, since_s=now_s, task=task)
         case events.CandidateBuilt():
             of = "" if event.of is None else f" of {event.of}"
@@ -79,7 +81,7 @@ def advance(progress: Progress, event: events.Event, now_s: float) -> Progress:
         case events.TaskDone(summary):
             return replace(
                 progress,
-                activity=f"after task {summary.id}",
+                activity=f"{variant_prefix(event.variant)}after task {summary.id}",
                 since_s=now_s,
                 task=None,
                 finished=(*progress.finished, summary),

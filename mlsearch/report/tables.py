@@ -30,6 +30,8 @@ def print_summary(console: Console, summary: TuneSummary, command: tuple[str, ..
     """`command` is the `iree-compile` call that uses the spec."""
     tuned = [task for task in summary.tasks if task.not_tunable is None]
     if tuned:
+        if summary.variant != DEFAULT_VARIANT:
+            console.print(Text(f"tasks of variant {one_line(summary.variant)}"), soft_wrap=True)
         for table in (_times_table(tuned), _proof_table(tuned)):
             console.print(table)
             console.print()

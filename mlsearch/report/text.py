@@ -70,6 +70,11 @@ def count_text(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def variant_prefix(variant: str) -> str:
+    """What a line about a task begins with: `t0` of one variant is not `t0` of another."""
+    return f"variant {one_line(variant)}: " if variant else ""
+
+
 def outcomes_text(outcomes: Mapping[str, int]) -> str:
     """`Measured 40, BuildFailed 2`, most frequent first."""
     present = sorted(((count, name) for name, count in outcomes.items() if count), key=lambda pair: -pair[0])

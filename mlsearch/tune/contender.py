@@ -10,7 +10,7 @@ from pathlib import Path
 from mlsearch import spec, toolchain
 from mlsearch.candidate import Candidate
 from mlsearch.errors import MlsearchError, RunnerError, TaskError
-from mlsearch.events import Step, Warn
+from mlsearch.events import Event, Step, Warn, Watcher, of_variant
 from mlsearch.payload import Payload, load_payload
 from mlsearch.records.store import Store
 from mlsearch.space.space import Space, space_of
@@ -68,7 +68,8 @@ class Contender:
     def __init__(
         self, variant: Variant, bench: Workbench, store: Store, options: TuneOptions, templates: Sequence[Template]
     ) -> None:
-        """`bench` is the run's own; the variant's flags and its folder are seen to here."""
+        """`bench` is the run's own; the variant's flags, its folder, and its name in all that is told of it are seen
+        to here."""
         self.variant = variant
         if not variant.is_default:
             bench = replace(
@@ -76,6 +77,7 @@ class Contender:
                 target=variant.on(bench.target),
                 workdir=bench.workdir / variant.name,
                 scope=f"{variant.name}-",
+                watch=_naming(variant.name, bench.watch),
             )
         self.bench, self._store, self._options, self._templates = bench, store, options, templates
         self.payload: Payload
@@ -345,7 +347,14 @@ class Contender:
         return [self._tuned[each.task.id] for each in self._prepared if each.task.id in self._tuned]
 
     def _step(self, text: str) -> None:
-        self.bench.watch(Step(text if self.variant.is_default else f"variant {self.variant.name}: {text}"))
+        self.bench.watch(Step(text))
+
+
+def _naming(variant: str, watch: Watcher) -> Watcher:
+    def tell(event: Event) -> None:
+        watch(of_variant(event, variant))
+
+    return tell
 
 
 def spec_file_text(contender: Contender, confirmed: Confirmed, payload: Path, bench: Workbench, when: str) -> str:

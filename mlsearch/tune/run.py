@@ -83,7 +83,7 @@ class _Run:
         self._write(contender, confirmed, interrupted)
         searched = {summary.id: summary for summary in contender.searched(confirmed, proof)}
         for each in searched.values():
-            self._watch(TaskDone(each))
+            contender.bench.watch(TaskDone(each))
         tasks = tuple(searched.get(found.id, found) for found in contender.found())
         summary = self._summary(replace(verdict, confirmed=confirmed), tasks, interrupted)
         self._watch(Finished(summary))

@@ -37,9 +37,15 @@ def test_a_variant_that_wins_is_in_the_spec_and_the_other_commands_follow_it(tmp
     (tmp_path / "sums.mlir").write_text(ROW_SUMS)
     # The one trial is the untuned build: a schedule found for the payload as it is can't win instead.
     arguments = ["tune", "sums.mlir", "--variants", "reassociate", "--trials", "1", "-o", "s.mlir", "--json", "-"]
-    summary = told(mlsearch(tmp_path, *arguments))
+    done = mlsearch(tmp_path, *arguments)
+    summary = told(done)
     assert summary["variant"] == "reassociate"
     assert summary["speedup"] > 1.1
+    # Each variant counts its tasks from t0.
+    about_t0 = [line for line in done.stderr.splitlines() if "t0 " in line]
+    assert any(line.startswith("t0 (1 of 1) ") for line in about_t0)
+    assert any(line.startswith("variant reassociate: t0 (1 of 1) ") for line in about_t0)
+    assert next(line for line in about_t0 if "done: " in line).startswith("variant reassociate: t0 done: ")
     assert variant_of((tmp_path / "s.mlir").read_text(), "s").flags == ("--iree-llvmcpu-reassociate-fp-reductions",)
     plain = {each["name"]: each for each in summary["variants"]}["default"]
     assert plain["speedup"] < summary["speedup"]

@@ -44,6 +44,12 @@ def test_a_running_task_shows_progress_best_outcomes_surrogate_and_time_left() -
     assert "tile_m=8 tile_n=13" in text
 
 
+def test_the_running_task_of_a_variant_is_told_from_that_of_another() -> None:
+    text = seen([events.of_variant(event, "o3") for event in run_of_events()[:7]])
+    assert "variant o3: tuning t0: 15 trials of 76 done" in text
+    assert "variant o3: t0 matmul_731x1023x137_f32  task 1 of 1" in text
+
+
 def test_without_a_trial_limit_only_the_count_is_shown() -> None:
     run = run_of_events()[:5]
     run[2] = replace(run[2], planned=None)  # type: ignore[type-var]

@@ -41,6 +41,17 @@ def test_a_trial_tells_time_speedup_best_and_knobs() -> None:
     )
 
 
+def test_lines_about_a_task_of_a_variant_name_the_variant() -> None:
+    run = run_of_events()
+    told = [event_line(events.of_variant(event, "o3")) for event in run]
+    named = [line.removeprefix("warning: ").startswith("variant o3: ") for line in told]
+    # All but the tasks that were found, the whole payload, and the end.
+    assert named == [True, False, *[True] * 7, False, False]
+    assert told[2].startswith("variant o3: t0 (1 of 1) matmul")
+    assert told[3].startswith("variant o3: t0 trial 12: ")
+    assert not any(event_line(event).startswith("variant") for event in run)
+
+
 def test_a_failed_trial_tells_how_it_ended() -> None:
     assert "trial 13: BuildFailed, best" in event_line(trial(13, None, 5000.0))
 

@@ -65,6 +65,7 @@ def test_a_file_has_each_name_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_variant_that_is_faster_without_schedules_is_an_improvement() -> None:
     text = printed(print_summary, summary(variant="data_tiling", tasks=(unimproved_task(),)), COMMAND)
+    assert text.startswith("tasks of variant data_tiling\n")
     assert "spec: matmul.spec.mlir, for variant data_tiling\n" in text
     assert "  iree-compile 'a b.mlir'" in text
     assert "no improvement" not in text
