@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from loop_harness import BASELINE_US, Machine, options
+from remembered_tools import run_once
 from small_templates import load, template_text
 from test_finals import always
 from test_space import FITS
 
-from mlsearch import spec
+from mlsearch import spec, toolchain
 from mlsearch.candidate import RunFailed
 from mlsearch.errors import PayloadError
 from mlsearch.events import Finished, TaskDone, TasksFound, Warn
@@ -53,6 +54,7 @@ class Run:
         def open_workbench(target: Any, watch: Any, **_: Any) -> Iterator[Any]:
             yield replace(self.machine.bench, watch=watch)
 
+        monkeypatch.setattr(toolchain, "run", run_once)
         monkeypatch.setattr(tune_run, "templates_for", templates_for)
         monkeypatch.setattr(tune_run, "open_workbench", open_workbench)
 
