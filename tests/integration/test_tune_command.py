@@ -74,6 +74,13 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
     return Tuned(tmp_path_factory.mktemp("tuned"))
 
 
+@pytest.fixture(scope="module")
+def inspected(tuned: Tuned) -> dict[str, Any]:
+    """The only task, as `inspect` tells of it."""
+    [task] = told(mlsearch(tuned.folder, "inspect", "payload.mlir", "--json", "-"))["tasks"]
+    return dict(task)
+
+
 def test_json_has_all_that_is_promised(tuned: Tuned) -> None:
     assert tuned.json.keys() >= PROMISED
     [task] = tuned.json["tasks"]
@@ -160,8 +167,8 @@ def test_the_same_command_again_tries_nothing_more(tuned: Tuned) -> None:
     assert task["speedup"] > 1.2
 
 
-def test_inspect_lists_the_task_with_its_space(tuned: Tuned) -> None:
-    [task] = told(mlsearch(tuned.folder, "inspect", "payload.mlir", "--json", "-"))["tasks"]
+def test_inspect_lists_the_task_with_its_space(inspected: dict[str, Any]) -> None:
+    task = inspected
     assert (task["id"], task["op_kind"], task["sites"], task["not_tunable"]) == ("t0", "matmul", 1, None)
     assert task["flops"] == 2 * M * N * K
     assert task["bytes"] == 4 * (M * K + K * N + M * N)
@@ -171,9 +178,8 @@ def test_inspect_lists_the_task_with_its_space(tuned: Tuned) -> None:
     assert task["templates"]
 
 
-def test_space_shows_knobs_and_constraints(tuned: Tuned) -> None:
+def test_space_shows_knobs_and_constraints(tuned: Tuned, inspected: dict[str, Any]) -> None:
     space = told(mlsearch(tuned.folder, "space", "payload.mlir", "--task", "t0", "--json", "-"))
-    [inspected] = told(mlsearch(tuned.folder, "inspect", "payload.mlir", "--json", "-"))["tasks"]
     assert space["size"] == inspected["space_size"]
     assert [template["id"] for template in space["templates"]] == inspected["templates"]
     for template in space["templates"]:
@@ -197,11 +203,11 @@ def test_dynamic_dims_are_listed_and_leave_an_empty_spec(tmp_path: Path) -> None
     assert (tmp_path / "spec.mlir").read_text().endswith(EMPTY_LIBRARY)
 
 
-def test_a_folder_of_templates_adds_to_the_built_in_ones(tuned: Tuned, tmp_path: Path) -> None:
+def test_a_folder_of_templates_adds_to_the_built_in_ones(inspected: dict[str, Any], tmp_path: Path) -> None:
     built_in = Path(__file__).parents[2] / "transforms" / "cpu"
     (tmp_path / "mine").mkdir()
     _, [task] = cut_text(tmp_path, matmul(M, N, K))
-    applying = told(mlsearch(tuned.folder, "inspect", "payload.mlir", "--json", "-"))["tasks"][0]["templates"]
+    applying = inspected["templates"]
     text = (built_in / f"{applying[0].rpartition('/')[2]}.mlir").read_text()
     (tmp_path / "mine" / "own.mlir").write_text(text)
     arguments = ("--templates", "mine", "--json", "-")
