@@ -180,36 +180,44 @@ def _device_name(device: str) -> str:
 
     path = device.partition("://")[2]
     found = available_devices(device)
-    named = [each["name"] for each in found if path and path == each.get("path")]
-    if path.isdigit() and int(path) < len(found):
-        named.append(found[int(path)]["name"])
-    return str([*named, *(each["name"] for each in found), "unknown"][0])
+    by_path = {each.get("path"): str(each["name"]) for each in found}
+    if path in by_path:
+        return by_path[path]
+    position = int(path) if path.isdigit() and int(path) < len(found) else 0
+    return str(found[position]["name"]) if found else "unknown"
 
 
 def _gpu_state(device: str) -> tuple[float | None, float | None]:
     """Clock of the multiprocessors in MHz, and temperature in degrees Celsius."""
 
-    def read(nvml: Any, handle: Any) -> tuple[float | None, float | None]:
-        clock = nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
-        return float(clock), float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+    def clock(nvml: Any, handle: Any) -> float:
+        return float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
 
-    return _with_nvml(device, read) or (None, None)
+    def temperature(nvml: Any, handle: Any) -> float:
+        return float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+
+    return _with_nvml(device, clock), _with_nvml(device, temperature)
 
 
 def _gpu_busy_reason(device: str) -> str | None:
-    def read(nvml: Any, handle: Any) -> str | None:
-        share = nvml.nvmlDeviceGetUtilizationRates(handle).gpu
-        others = [each.pid for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if each.pid != os.getpid()]
-        if share > 100 * BUSY_SHARE:
-            return f"its GPU is at work {share} % of the time"
-        return f"other processes use its GPU: {', '.join(map(str, others))}" if others else None
+    def percent_at_work(nvml: Any, handle: Any) -> int:
+        return int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
 
-    reason: str | None = _with_nvml(device, read)
-    return reason
+    def others(nvml: Any, handle: Any) -> list[int]:
+        return [each.pid for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if each.pid != os.getpid()]
+
+    percent = _with_nvml(device, percent_at_work)
+    if percent is not None and percent > 100 * BUSY_SHARE:
+        return f"its GPU is at work {percent} % of the time"
+    pids = _with_nvml(device, others)
+    return f"other processes use its GPU: {', '.join(map(str, pids))}" if pids else None
 
 
 def _with_nvml(device: str, read: Callable[[Any, Any], Any]) -> Any:
-    """What `read` gives for the device; None without nvidia-ml-py, or where the driver doesn't tell."""
+    """What `read` gives for the device; None without nvidia-ml-py, or where the driver doesn't tell.
+
+    To be asked for one fact at a time: a GPU that is cut into instances (MIG) does not tell how much it is at work.
+    """
     if not device.startswith("cuda"):
         return None
     try:
