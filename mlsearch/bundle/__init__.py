@@ -5,7 +5,7 @@ with what was measured comes back.
 - `measured`: the file that comes back, one line per measurement.
 - `measure`, `site`, `standalone`: the other machine's side. Standard library, NumPy and iree.runtime only.
 - `runner_source`: that side as one file, for a machine without mlsearch.
-- `export`, `ahead`, `intake`, `proven`: this machine's side.
+- `export`, `ahead`, `intake`, `decision`, `proven`: this machine's side.
 """
 
 from mlsearch.bundle.archive import BundledCandidate, BundledTask, write_bundle

@@ -8,23 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlsearch import target as targets
+from mlsearch.bundle.decision import Decided, Paired, decided, paired_with_untuned
 from mlsearch.bundle.manifest import CandidateEntry, Manifest, TaskEntry
 from mlsearch.bundle.measured import ArtifactMeasured, Measurements, read_measured
-from mlsearch.bundle.proven import Decided, ProvenSpec, write_spec
+from mlsearch.bundle.proven import ProvenSpec, write_spec
 from mlsearch.candidate import (
     BuildFailed,
     BuildTimeout,
     CacheState,
     Candidate,
-    Compared,
-    Measured,
     NotApplied,
     OverLimits,
     Provenance,
     Record,
     Spilled,
     Unmeasured,
-    median,
 )
 from mlsearch.cuda.chips import find_chip
 from mlsearch.cuda.device import chip_called
@@ -37,11 +35,8 @@ from mlsearch.search.base import Proposer
 from mlsearch.search.make import make_proposer
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import Template, templates_for
-from mlsearch.statistics import paired_speedup
-from mlsearch.summary import Speedup
 from mlsearch.target import Target, compiler_version
 from mlsearch.task import Task, cut
-from mlsearch.tune.finals import TOO_BUSY
 from mlsearch.tune.trials import study_name
 from mlsearch.workbench import open_workbench
 
@@ -61,16 +56,6 @@ class IntakeOptions:
     templates: Path | None
     output: Path | None = None
     """Where to write a spec of what is proven."""
-
-
-@dataclass(frozen=True)
-class Paired:
-    """A candidate against the untuned build, in the paired rounds of the other machine."""
-
-    candidate: Candidate
-    speedup: Speedup
-    agrees: bool
-    """Its numbers were right in these rounds, too."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +133,9 @@ def take_in(options: IntakeOptions, watch: Watcher) -> Taken:
         spec = None
         if options.output is not None:
             watch(Step("proving that the spec is applied"))
-            decided = [(task, space, each.decided) for (_, (task, space)), each in zip(matched, taken, strict=True)]
+            verdicts = [(task, space, each.decided) for (_, (task, space)), each in zip(matched, taken, strict=True)]
             site = measurements.site.text
-            spec = write_spec(options.output, options.payload, target, decided, site, bench.workdir)
+            spec = write_spec(options.output, options.payload, target, verdicts, site, bench.workdir)
     name = None if not _is_named(exported, target) else _name_of(target)
     return Taken(
         tasks=tuple(taken),
@@ -283,8 +268,8 @@ class _Intake:
             missing=missing,
             outcomes=dict(outcomes),
             carried_over=self._carry_over(proposer, held, task, space),
-            paired=_paired(measurements, entry),
-            decided=_decided(measurements, entry),
+            paired=paired_with_untuned(measurements, entry),
+            decided=decided(measurements, entry),
         )
 
     def _carry_over(self, proposer: Proposer, held: set[str], task: Task, space: Space) -> int:
@@ -320,53 +305,3 @@ class _Intake:
             measured_on=site.text,
         )
         return Record(each.candidate, run.outcome, each.compile_s, each.artifact, provenance, each.predicted)
-
-
-def _paired(measurements: Measurements, entry: TaskEntry) -> tuple[Paired, ...]:
-    line = measurements.comparisons.get(entry.id)
-    if line is None or not isinstance(line.outcome, Compared):
-        return ()
-    by_artifact = {each.artifact: each.candidate for each in reversed(entry.candidates)}
-    baseline_us, *others = line.outcome.samples_us
-    paired = [
-        Paired(by_artifact[artifact], paired_speedup(baseline_us, samples_us), numerics.agrees)
-        for artifact, samples_us, numerics in zip(line.artifacts[1:], others, line.outcome.numerics[1:], strict=True)
-        if artifact in by_artifact
-    ]
-    return tuple(sorted(paired, key=lambda each: -each.speedup.speedup))
-
-
-def _decided(measurements: Measurements, entry: TaskEntry) -> Decided | str:
-    """By the rule of `tune.finals`: the one that the rounds of all picked, in rounds alone with the untuned build."""
-    if not any(isinstance(run.outcome, Measured) for (task, _), run in measurements.runs.items() if task == entry.id):
-        return "nothing of it was measured"
-    line = measurements.winners.get(entry.id)
-    if line is None:
-        return "its fastest candidate was not paired with the untuned build; run the bundle again to go on"
-    if not isinstance(line.outcome, Compared):
-        return "its fastest candidate could not be paired with the untuned build"
-    candidate = next(each.candidate for each in entry.candidates if each.artifact == line.artifacts[1])
-    speedup = paired_speedup(*line.outcome.samples_us)
-    return Decided(candidate, speedup, _objection(measurements, entry, line.artifacts[1], line.outcome, speedup))
-
-
-def _objection(
-    measurements: Measurements, entry: TaskEntry, artifact: str, compared: Compared, speedup: Speedup
-) -> str:
-    """See `Decided.objection`. `artifact`: the winner's; `compared`: its rounds alone with the untuned build."""
-    if not compared.numerics[1].agrees:
-        return "the winner's numbers are wrong in its last rounds"
-    if (entry.id, artifact) in measurements.wrong:
-        return "the winner's numbers were wrong in one of its runs"
-    if (entry.id, entry.untuned) in measurements.wrong:
-        return "the untuned build's numbers are not the same in each run, so that nothing can be held against them"
-    run = measurements.runs.get((entry.id, artifact))
-    if run is None or not isinstance(run.outcome, Measured):
-        return "the winner has no time of its own"
-    alone = measurements.runs.get((entry.id, entry.untuned))
-    now_us = median(compared.samples_us[0])
-    if alone is not None and isinstance(alone.outcome, Measured) and now_us > TOO_BUSY * min(alone.outcome.samples_us):
-        return "the machine was too busy to tell"
-    if not speedup.is_faster:
-        return f"not proven faster (95 % interval {speedup.ci95[0]:.2f} to {speedup.ci95[1]:.2f})"
-    return ""

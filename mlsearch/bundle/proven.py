@@ -7,24 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlsearch import spec as specs
-from mlsearch.candidate import Candidate
+from mlsearch.bundle.decision import Decided
 from mlsearch.files import write_atomically
 from mlsearch.space.space import Space
 from mlsearch.spec import SpecEntry
-from mlsearch.summary import Speedup
 from mlsearch.target import Target
 from mlsearch.task import Task
 from mlsearch.workbench import utc_now
-
-
-@dataclass(frozen=True)
-class Decided:
-    """The candidate that the paired rounds of a task picked, and how it did alone against the untuned build."""
-
-    candidate: Candidate
-    speedup: Speedup
-    objection: str
-    """Why it is not proven faster; empty if it is."""
 
 
 @dataclass(frozen=True)
