@@ -22,6 +22,7 @@ and these discardable attributes say where a bound value goes:
                                             `transform.memref.multibuffer` for its factor
     {mlsearch.sizes = ["", "name"]}         on `transform.structured.tile_using_for` and `tile_reduction_using_for`: the
                                             knob, or the loop's role for its size, behind each tile size, "" for none
+    {mlsearch.bind = "zeros"}               on `transform.structured.pad`: its padding values, of the root op's types
     {mlsearch.bind = "every_op"}            on a sequence that gives each op of a function its lowering config
     {mlsearch.bind = "every_reduction"}     on a sequence that cuts each reduction of a function, at its
                                             `vector_reduction` sizes, into partial ones
@@ -66,6 +67,8 @@ OPTIONS = "options"
 """Entry of the `knobs` dictionary that goes to the translation info."""
 _EVERY_OP = "every_op"
 _EVERY_REDUCTION = "every_reduction"
+_ZEROS = "zeros"
+_PAD = "transform.structured.pad"
 _MULTIBUFFER = "transform.memref.multibuffer"
 _TILE_SIZES = {
     "transform.structured.tile_using_for": "static_sizes",
@@ -285,6 +288,12 @@ def strategy_name(entry: str) -> str:
     return symbol_ref(f"strategy_{entry}")
 
 
+def zeros(element_types: Sequence[str]) -> str:
+    """An array attribute with a zero of each type."""
+    values = [f"{0 if element.startswith('i') else 0.0} : {element}" for element in element_types]
+    return f"[{', '.join(values)}]"
+
+
 def _bind_parameter(op: Operation, bound: Mapping[str, str], knobs: Mapping[str, KnobValue]) -> None:
     if op.name == _MULTIBUFFER and KNOB in op.attributes:
         with op.context:
@@ -301,6 +310,10 @@ def _bind_parameter(op: Operation, bound: Mapping[str, str], knobs: Mapping[str,
             else:
                 op.attributes[_TILE_SIZES[op.name]] = mlir.Attribute.parse(str(sizes))
             del op.attributes[SIZES]
+    if op.name == _PAD and BIND in op.attributes:
+        with op.context:
+            del op.attributes[BIND]
+            op.attributes["padding_values"] = mlir.Attribute.parse(bound[_ZEROS])
     if op.name != "transform.param.constant":
         return
     with op.context:
@@ -343,7 +356,7 @@ def size_names(text: str, where: str) -> set[str]:
 
 
 def _rename_references(op: Operation, names: set[str], entry: str) -> None:
-    for attribute in ("target", "callee"):
+    for attribute in ("target", "callee", "matcher"):
         if attribute not in op.attributes:
             continue
         reference = op.attributes[attribute]
@@ -357,6 +370,7 @@ _PLACES = (
     "translation_info",
     "pipeline",
     "done",
+    _ZEROS,
     _EVERY_OP,
     _EVERY_REDUCTION,
 )

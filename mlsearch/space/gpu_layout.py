@@ -14,15 +14,13 @@ from mlsearch.cuda.chips import WARP, matrix_instruction
 from mlsearch.errors import TemplateError
 from mlsearch.ir.dispatch import ComputeOp, DispatchView
 from mlsearch.ir.template import OPTIONS, Declarations, KnobLeaf
-from mlsearch.space.layout import WORKGROUP_SIZE, Layout, dictionary, options_of, tile_size
+from mlsearch.space.layout import BUFFERS, WORKGROUP_SIZE, Layout, dictionary, options_of, tile_size
 from mlsearch.workload import Loop, Tiling
 
 GPU_PIPELINE = "#iree_gpu.pipeline<"
 GPU_LEVELS = ("workgroup", "reduction", "partial_reduction", "warps", "subgroup", "lane", "thread")
 """Tiling levels of IREE's GPU pipelines, outermost first. `warps` and `lane` count those that share a tile along a
 loop; for VectorDistribute, `subgroup` does too."""
-BUFFERS = "buffers"
-"""Entry of the `knobs` dictionary with knobs that a strategy takes for itself."""
 EXTRAS = "config"
 """Entry of the `knobs` dictionary with entries of the lowering config that are no tile sizes."""
 

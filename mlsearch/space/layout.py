@@ -27,6 +27,8 @@ _UNIT_LEVELS = {
     "vector_reduction": "reduction",
 }
 _ORDER = "order"
+BUFFERS = "buffers"
+"""In place of a level, for a strategy: knobs that it takes for itself, and that are no tile sizes."""
 PIPELINE = "pipeline"
 """In `options`: a choice among pipelines, named or written out pass by pass."""
 WORKGROUP_SIZE = "workgroup_size"
@@ -59,7 +61,7 @@ def check_layout(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> 
             raise TemplateError(f"knobs: '{level}' must be a dictionary, not {tree}")
         if level not in (*CPU_LEVELS, OPTIONS) and not declarations.is_strategy:
             raise TemplateError(f"knobs: '{level}' is no tiling level; known: {', '.join((*CPU_LEVELS, OPTIONS))}")
-        if level not in (*CPU_LEVELS, *MATMULS):
+        if level not in (*CPU_LEVELS, *MATMULS, BUFFERS):
             continue
         for role, leaf in tree.items():
             if role == _ORDER:
@@ -84,11 +86,14 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
         if order and any(sizes):
             orders[level] = order
     options = options_of(declarations, knobs)
+    buffers = declarations.knob_tree.get(BUFFERS, {})
+    assert isinstance(buffers, dict)
     tiling = Tiling(
         tuple(levels),
         tuple(
             sorted(
                 [(name, str(value)) for name, value in options.items()]
+                + [(f"{BUFFERS}.{name}", str(tile_size(leaf, knobs))) for name, leaf in buffers.items()]
                 + [(f"{level}.order", ",".join(map(str, order))) for level, order in orders.items()]
             )
         ),

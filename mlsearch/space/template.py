@@ -145,6 +145,7 @@ class Template:
             "decomposition_config": late.decomposition,
             "pipeline": translation,
             "done": f"#iree_codegen.translation_info<pipeline = #iree_codegen.no_pipeline{layout.launch}>",
+            "zeros": ir_template.zeros([operand.element_type for operand in late_view.workload.operands]),
             "translation_info": (
                 "#iree_codegen.translation_info<pipeline = #iree_codegen.transform_dialect_codegen"
                 f" codegen_spec = {ir_template.strategy_name(name)}>"

@@ -26,6 +26,7 @@ MACHINES = {
 }
 WORKLOADS = {
     "cpu/contraction_double_tiling": {"m": 512, "n": 512, "k": 512},
+    "cpu/contraction_padded": {"m": 731, "n": 1023, "k": 137},
     "cpu/convolution_hybrid": {"o1": 56, "o": 56, "n": 64, "f1": 3, "f": 3, "k": 64},
     "cpu/attention_hybrid": {"b": 12, "m": 128, "n": 64, "k": 64, "s": 128},
     "cpu/reduction_double_tiling": {"p": 1024, "r": 1024, "inner": 1024},
