@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 import bench_cpu
 from bench import budgets, peak, references, report, tuned
-from bench.measure import Column, Rival, Work, affordable, take_turns, worst
+from bench.measure import Column, Rival, Work, affordable, calls_in_a_sample, take_turns, worst
 from bench.process import free_the_libraries
 from bench.report import NUMPY, ONNX_RUNTIME, SWITCHES, TORCH, TORCH_PREPACKED, TUNED, UNTUNED
 from bench.rows import Comparison, Ledger, RowFailed, decode
@@ -87,6 +87,13 @@ def test_each_program_gives_one_sample_per_round() -> None:
     rounds = [tuple(log[i : i + 3]) for i in range(0, 60, 3)]
     assert all(sorted(each) == ["a", "b", "c"] for each in rounds)
     assert len(set(rounds)) > 3, "the order changes from round to round"
+
+
+def test_samples_of_short_calls_take_two_milliseconds() -> None:
+    assert calls_in_a_sample(80.0) == 25
+    assert calls_in_a_sample(1999.0) == 2
+    assert calls_in_a_sample(5000.0) == 1
+    assert calls_in_a_sample(0.0) == 20000
 
 
 def test_slow_rows_get_fewer_rounds_but_enough_for_an_interval() -> None:

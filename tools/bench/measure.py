@@ -6,23 +6,27 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from bench import peak
-from mlsearch.candidate import Numerics, Signature, TimingPlan
+from mlsearch.candidate import Numerics, Signature
 from mlsearch.child import Child, ChildDied, ChildTimeout
 from mlsearch.runner import numerics
 from mlsearch.runner.elements import element
 from mlsearch.runner.messages import encode_signature
-from mlsearch.runner.timing import batch_size
 from mlsearch.runner.worker import SELF_WARMING_US
 
 SEED = 0
 _START_S, _SAMPLE_S = 300.0, 120.0
 FEWEST_ROUNDS = 11
+MIN_SAMPLE_US = 2000.0
+"""What a sample of the fastest program takes at least. Each program waits while the others run, and its first calls
+after that are slower, even behind an untimed one: an RMS normalization of 512x2048, tuned, took 185 µs as the mean of
+one call, 135 to 147 µs of five, 110 to 112 µs of twenty, where its loop alone takes 81 to 111 µs."""
 _ROUNDS_S = 150.0
 
 Array = np.ndarray[Any, Any]
@@ -153,7 +157,7 @@ def measure(
             else:
                 programs.append(program)
         # The same number of calls for all, so that all are means of equally many.
-        calls = batch_size(min(program.call_us for program in programs), TimingPlan(SEED, threads))
+        calls = calls_in_a_sample(min(program.call_us for program in programs))
         round_s = calls * sum(program.call_us for program in programs) / 1e6
         turns = [program.sample for program in programs]
         if peak_artifact is not None:
@@ -172,6 +176,11 @@ def measure(
         }
     columns = (done.get(each.name) or Column(each.name, (), problem=problems[each.name]) for each in rivals)
     return Rounds(tuple(columns), samples[-1] if peak_artifact is not None else ())
+
+
+def calls_in_a_sample(fastest_us: float) -> int:
+    """How many calls each sample of each program is the mean of."""
+    return ceil(MIN_SAMPLE_US / max(fastest_us, 0.1))
 
 
 def affordable(rounds: int, round_s: float) -> int:

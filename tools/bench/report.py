@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.measure import MIN_SAMPLE_US
 from bench.rows import Comparison, RowFailed
 from mlsearch.report.text import ABSENT, interval_text, share_text, span_text, speedup_text, time_text
 
@@ -80,7 +81,8 @@ def to_markdown(setting: Setting, comparisons: Sequence[Comparison], failed: Seq
         "# On this CPU: untuned, tuned, and other libraries",
         "",
         "Written by `tools/bench_cpu.py`. All programs of a row ran in turns, so the ratios hold; times of different",
-        "rows, and of other runs, are not comparable.",
+        "rows, and of other runs, are not comparable. A sample is the mean of as many calls as take the fastest",
+        f"program {MIN_SAMPLE_US / 1000:.0f} ms, the same number for all, behind an untimed one.",
         "",
         *_setting_lines(setting, comparisons),
         "",
