@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import combinations
 from math import prod
 
 import numpy as np
@@ -26,6 +27,8 @@ MOST_ROWS = 2_000_000
 
 _MOST_JOINED = 8 * MOST_ROWS
 """Rows at any moment, before constraints have filtered them: a few hundred MB."""
+_MOST_SWITCHED_OFF = 2
+"""Knobs of a suggestion that are set to 0, or to their default, where it is not valid as it stands."""
 _ROLE = re.compile(r"[a-z]\d*")
 """`m` is the innermost loop of its role, `m1` the one around it; see `workload.Loop`."""
 
@@ -48,15 +51,20 @@ class TemplateSpace:
 
     def _narrowed(self, knob: Knob) -> Knob:
         """The knob with the values that constraints on it alone allow on this workload."""
-        numbers = np.array(knob.numbers)
-        allowed = np.ones(len(numbers), dtype=bool)
-        for assertion in self.template.declarations.assertions:
-            if knobs_of(assertion.condition) == {knob.name}:
-                allowed &= np.broadcast_to(
-                    np.asarray(evaluate(assertion.condition, {knob.name: numbers}, self.dims)), allowed.shape
-                )
+        allowed = self._allowed(knob.name, knob.numbers)
         values = tuple(value for value, ok in zip(knob.values, allowed, strict=True) if ok)
         return Knob(knob.name, values, knob.default, knob.is_choice)
+
+    def _allowed(self, name: str, numbers: Sequence[int]) -> NDArray[np.bool_]:
+        """Which of these numbers the constraints on this knob alone allow."""
+        tried = np.array(numbers)
+        allowed = np.ones(len(tried), dtype=bool)
+        for assertion in self.template.declarations.assertions:
+            if knobs_of(assertion.condition) == {name}:
+                allowed &= np.broadcast_to(
+                    np.asarray(evaluate(assertion.condition, {name: tried}, self.dims)), allowed.shape
+                )
+        return allowed
 
     @cached_property
     def _table(self) -> tuple[NDArray[np.int16], float]:
@@ -159,19 +167,51 @@ class TemplateSpace:
         )
 
     def priors(self) -> list[Candidate]:
-        """The template's own first suggestions, as far as they are valid here, then its default."""
+        """The template's own first suggestions, as far as they are valid here or become so, then its default."""
         found = []
         for prior in (*self.template.priors(self.dims), {}):
-            knobs = {knob.name: knob.default for knob in self._whole} | prior
-            # A tile size beyond the loop, or between two of the domain, is meant as the largest that fits.
-            for knob in self.knobs:
-                if knob.values and not knob.is_choice and knobs[knob.name] not in knob.values:
-                    knobs[knob.name] = nearest(knob.numbers, int(knobs[knob.name]))
-            if all(knobs[knob.name] in knob.values for knob in self.knobs) and not self.violations(knobs):
-                candidate = self.template.candidate(knobs)
-                if candidate not in found:
-                    found.append(candidate)
+            suggested = {knob.name: knob.default for knob in self._whole} | prior
+            knobs = suggested | self._fitted(suggested)
+            if not all(knobs[knob.name] in knob.values for knob in self.knobs):
+                continue
+            # What was cut down to a small loop is another tile than the one that was suggested: it is good as it
+            # stands, or not at all.
+            is_cut_down = any(
+                knobs[knob.name] != 0 and not self._fits(knob.name, int(suggested[knob.name]))
+                for knob in self.knobs
+                if not knob.is_choice
+            )
+            valid = self._made_valid(knobs, 0 if is_cut_down else _MOST_SWITCHED_OFF)
+            if valid is not None and (candidate := self.template.candidate(valid)) not in found:
+                found.append(candidate)
         return found
+
+    def _fits(self, name: str, size: int) -> bool:
+        return bool(self._allowed(name, [size])[0])
+
+    def _fitted(self, suggested: Mapping[str, KnobValue]) -> dict[str, KnobValue]:
+        """What suggested sizes that their knobs do not have here stand for. One that lies between two of the domain,
+        or beyond the loop, is the largest that fits. But where 0 leaves the loop uncut, so does a size beyond it."""
+        fitted: dict[str, KnobValue] = {}
+        for knob in self.knobs:
+            if not knob.values or knob.is_choice or suggested[knob.name] in knob.values:
+                continue
+            size = int(suggested[knob.name])
+            uncut = 0 in knob.values and not self._fits(knob.name, size)
+            fitted[knob.name] = 0 if uncut else nearest(knob.numbers, size)
+        return fitted
+
+    def _made_valid(self, knobs: Mapping[str, KnobValue], most: int) -> dict[str, KnobValue] | None:
+        """A suggestion that satisfies all constraints, with as few knobs as possible switched off, `most` at most:
+        where loops are small there is nothing to distribute or to peel, and its tiles are as good without."""
+        off: dict[str, KnobValue] = {knob.name: knob.default if knob.is_choice else 0 for knob in self.knobs}
+        on = [knob.name for knob in self.knobs if off[knob.name] != knobs[knob.name] and off[knob.name] in knob.values]
+        for count in range(most + 1):
+            for names in combinations(on, count):
+                changed = {**knobs, **{name: off[name] for name in names}}
+                if not self.violations(changed):
+                    return changed
+        return None
 
 
 def _thin(rows: NDArray[np.int16], most: int, rng: np.random.Generator) -> tuple[NDArray[np.int16], float]:

@@ -84,6 +84,25 @@ def test_on_avx2_a_matmul_is_first_tried_with_tiles_of_its_registers() -> None:
     assert all(int(str(m)) * -(-int(str(n)) // 8) <= 14 for m, n in tiles)
 
 
+def test_where_a_suggested_part_of_k_is_all_of_it_k_is_not_cut() -> None:
+    small = priors("cpu/contraction_double_tiling", "avx512", b=12, m=128, n=64, k=128)
+    tiles = {(prior["tile_m"], prior["tile_n"]) for prior in small if prior["cache_k"] == 0}
+    assert {(12, 32), (6, 64), (8, 32), (14, 32)} <= tiles
+    assert {prior["cache_k"] for prior in small} == {0, 64}
+
+
+def test_where_a_loop_has_nothing_to_distribute_a_suggestion_keeps_its_tiles() -> None:
+    wide, narrow = (next(iter(priors("cpu/contraction_double_tiling", "avx512", m=512, n=n, k=512))) for n in (512, 64))
+    assert (wide["tile_m"], wide["tile_n"], wide["cache_n"], wide["dist_n"]) == (12, 32, 2, 1)
+    assert narrow == {**wide, "dist_n": 0}
+
+
+def test_a_tile_that_was_cut_down_to_a_small_loop_is_not_made_valid_by_force() -> None:
+    """For a vector times a matrix nearly all suggestions come down to one row of a narrow tile."""
+    found = priors("cpu/contraction_double_tiling", "avx512", m=1, n=4096, k=4096)
+    assert [(prior["tile_m"], prior["tile_n"]) for prior in found] == [(1, 256), (1, 256), (1, 32)]
+
+
 def test_arithmetic_reads_as_it_stands() -> None:
     dims = {"lanes": 16, "registers": 32}
     values = {
