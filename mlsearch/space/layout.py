@@ -17,6 +17,9 @@ from mlsearch.workload import CPU_LEVELS, Loop, Tiling
 MATMULS = ("scores", "values")
 """In place of a level, for a strategy on attention: the tiles of its two matmuls."""
 
+CONSUMERS = "consumers"
+"""In place of a level: vector tiles of the ops that come after the root op, where they differ from its own."""
+
 _REDUCTION_LEVELS = ("cache_reduction", "vector_reduction")
 _PARTIAL_LEVEL = "vector_reduction"
 
@@ -59,9 +62,10 @@ def check_layout(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> 
     for level, tree in declarations.knob_tree.items():
         if not isinstance(tree, dict):
             raise TemplateError(f"knobs: '{level}' must be a dictionary, not {tree}")
-        if level not in (*CPU_LEVELS, OPTIONS) and not declarations.is_strategy:
-            raise TemplateError(f"knobs: '{level}' is no tiling level; known: {', '.join((*CPU_LEVELS, OPTIONS))}")
-        if level not in (*CPU_LEVELS, *MATMULS, BUFFERS):
+        known = (*CPU_LEVELS, CONSUMERS, OPTIONS)
+        if level not in known and not declarations.is_strategy:
+            raise TemplateError(f"knobs: '{level}' is no tiling level; known: {', '.join(known)}")
+        if level not in (*CPU_LEVELS, *MATMULS, BUFFERS, CONSUMERS):
             continue
         for role, leaf in tree.items():
             if role == _ORDER:
@@ -88,6 +92,7 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
     options = options_of(declarations, knobs)
     buffers = declarations.knob_tree.get(BUFFERS, {})
     assert isinstance(buffers, dict)
+    behind = _behind(declarations, view, knobs)
     tiling = Tiling(
         tuple(levels),
         tuple(
@@ -95,11 +100,12 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
                 [(name, str(value)) for name, value in options.items()]
                 + [(f"{BUFFERS}.{name}", str(tile_size(leaf, knobs))) for name, leaf in buffers.items()]
                 + [(f"{level}.order", ",".join(map(str, order))) for level, order in orders.items()]
+                + [(f"{CONSUMERS}.{role}", size) for role, size in behind.items()]
             )
         ),
     )
     companions = {
-        index: _companion_levels(op, tiling, loops, lanes)
+        index: _companion_levels(op, tiling, loops, lanes, behind if index > view.root else {})
         for index, op in enumerate(view.compute_ops)
         if index != view.root
     }
@@ -117,6 +123,16 @@ def lay_out(declarations: Declarations, view: DispatchView, knobs: Mapping[str, 
         dictionary(options),
         {index: sizes for index, sizes in reductions.items() if sizes},
     )
+
+
+def _behind(declarations: Declarations, view: DispatchView, knobs: Mapping[str, KnobValue]) -> dict[str, int]:
+    """Vector tiles of the ops after the root op by its loops' roles, as far as they are not the root op's own."""
+    tree = declarations.knob_tree.get(CONSUMERS, {})
+    assert isinstance(tree, dict)
+    if view.root == len(view.compute_ops) - 1:
+        return {}
+    sizes = {role: tile_size(leaf, knobs) for role, leaf in tree.items()}
+    return {role: size for role, size in sizes.items() if size}
 
 
 def _of_kind(level: str, sizes: tuple[int, ...], loops: Sequence[Loop]) -> tuple[int, ...]:
@@ -188,9 +204,10 @@ def pipeline_of(declarations: Declarations, knobs: Mapping[str, KnobValue]) -> s
 
 
 def _companion_levels(
-    op: ComputeOp, tiling: Tiling, loops: Sequence[Loop], lanes: int
+    op: ComputeOp, tiling: Tiling, loops: Sequence[Loop], lanes: int, smaller: Mapping[str, int]
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Tile sizes by level that let this op be fused into the root op's tiles and be vectorized."""
+    """Tile sizes by level that let this op be fused into the root op's tiles and be vectorized. `smaller`: vector
+    tiles by role where they are not to be the root op's."""
     levels = tiling.by_level
     zeros = (0,) * len(loops)
     common = levels.get("vector_common_parallel", zeros)
@@ -203,7 +220,8 @@ def _companion_levels(
             size = reduced[root_loop] if root_loop is not None and root_kind == "reduction" else 0
             own["vector_reduction"][index] = size or 1
         elif root_loop is not None and root_kind == "parallel":
-            own["vector_common_parallel"][index] = _in_tiles(common[root_loop], op.strides[index])
+            size = min(common[root_loop], smaller.get(loops[root_loop].role, common[root_loop]))
+            own["vector_common_parallel"][index] = _in_tiles(size, op.strides[index])
         else:
             # Parallel here, but not in the root op, e.g. the last op of a softmax.
             size = inner[root_loop] if root_loop is not None else 0

@@ -46,7 +46,7 @@ def test_cache_tiles_that_wait_for_what_is_fused_behind_have_to_fit_on_the_stack
     m, n, k, *sizes, peel, stack = case
     knobs: dict[str, KnobValue] = {
         **dict(zip(NAMES, sizes, strict=True)),
-        **{"step_k": 1, "cache_k": 64, "cache_order": '["m", "n"]', "peel": "true" if peel else "false"},
+        **{"step_k": 1, "cache_k": 64, "cache_order": '["m", "n"]', "after_m": 0, "peel": "true" if peel else "false"},
     }
     waiting = [each for each in contraction(1, m, n, k).violations(knobs) if "of stack" in each]
     assert bool(waiting) == (stack > 32768)

@@ -66,6 +66,8 @@ def test_on_avx512_a_matmul_is_tried_with_the_tiles_that_were_found_there(machin
     assert found == [
         (12, 32, 8, 8, 2, 0, 4, 1, "true"),
         (12, 32, 1, 4, 2, 256, 0, 1, "true"),
+        (12, 32, 1, 2, 4, 256, 0, 0, "true"),
+        (6, 64, 1, 0, 1, 0, 0, 1, "true"),
         (6, 64, 2, 16, 1, 512, 0, 0, "true"),
         (7, 32, 1, 8, 1, 256, 0, 1, "true"),
         (8, 32, 4, 8, 2, 256, 4, 1, "false"),
@@ -95,6 +97,14 @@ def test_where_a_loop_has_nothing_to_distribute_a_suggestion_keeps_its_tiles() -
     wide, narrow = (next(iter(priors("cpu/contraction_double_tiling", "avx512", m=512, n=n, k=512))) for n in (512, 64))
     assert (wide["tile_m"], wide["tile_n"], wide["cache_n"], wide["dist_n"]) == (12, 32, 2, 1)
     assert narrow == {**wide, "dist_n": 0}
+
+
+def test_what_comes_after_a_matmul_is_suggested_four_vectors_at_a_time() -> None:
+    found = priors("cpu/contraction_double_tiling", "avx512", m=128, n=3072, k=768, consumers=1)
+    vectors = {int(str(prior["after_m"])) * int(str(prior["tile_n"])) // 16 for prior in found if prior["after_m"]}
+    assert vectors == {4}
+    alone = priors("cpu/contraction_double_tiling", "avx512", m=128, n=3072, k=768)
+    assert {prior["after_m"] for prior in alone} == {0}
 
 
 def test_a_tile_that_was_cut_down_to_a_small_loop_is_not_made_valid_by_force() -> None:

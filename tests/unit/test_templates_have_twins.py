@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from iree.compiler import ir as mlir
-from spec_time_functions import attention, elementwise, filled, function_text, matmul, read, softmax
+from spec_time_functions import attention, elementwise, filled, function_text, matmul, matmul_then, read, softmax
 
 from mlsearch.cuda.chips import find_chip
 from mlsearch.errors import KnobError
@@ -17,6 +17,7 @@ from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.module import new_context, parse, python_value, walk
 from mlsearch.ir.template import BIND
 from mlsearch.space.constraints import knobs_of
+from mlsearch.space.layout import CONSUMERS
 from mlsearch.space.template import PREPROCESSING, Template, built_in_folder
 from mlsearch.space.template_space import TemplateSpace
 from mlsearch.surrogate.gpu_features import GpuFeatureExtractor
@@ -122,6 +123,8 @@ def example(template: Template) -> DispatchView:
         return read(softmax(dims.get("p", 1024), dims["r"]))
     if "k" in dims and "o" in dims:
         return read(convolution({"o1": dims.get("o1", 56), "o": dims["o"], "n": dims["n"], "k": dims["k"]}))
+    if "k" in dims and CONSUMERS in template.declarations.knob_tree:
+        return read(matmul_then("%y = math.exp %x0 : f32", m=dims["m"], n=dims["n"], k=dims["k"]))
     if "k" in dims:
         return read(matmul(dims["m"], dims["n"], dims["k"]))
     return read(elementwise(f"{dims.get('p1', 1024)}x{dims['p']}"))

@@ -9,6 +9,9 @@
 //            cache_m, cache_n register tiles in a cache tile, 0 for no cache level; cache_order which loop is outside.
 //            cache_k          k iterations after which the accumulators go back to memory, 0 for never.
 //            dist_m, dist_n   cache tiles in a workgroup, 0 for all of the loop.
+//            after_m          rows of the register tile that what is fused behind the contraction takes at a time, 0 for
+//                             all. A long computation such as GELU needs the registers for itself: 24 vectors of 16 at
+//                             once go through the stack, 4 do not.
 //            peel             split off remainders, instead of masking the last tile at every step of k.
 // Known failures, which the constraints keep out: a register tile, or the tile around it, of 512 vector registers or
 //            more is refused, and so are more than 32 KiB of cache tiles on the stack, where another op is fused behind
@@ -43,6 +46,7 @@ module attributes {transform.with_named_sequence} {
       cache_reduction = {k = #iree_codegen.smt.int_knob<"cache_k">},
       vector_common_parallel = {m = #iree_codegen.smt.int_knob<"tile_m">, n = #iree_codegen.smt.int_knob<"tile_n">},
       vector_reduction = {k = #iree_codegen.smt.int_knob<"step_k">},
+      consumers = {m = #iree_codegen.smt.int_knob<"after_m">},
       options = {enable_loop_peeling = #iree_codegen.smt.one_of_knob<"peel", [false, true]>}
     }
     dims(%m, %n, %k, %lanes, %registers, %element_bytes, %wide_lanes, %vector_bytes, %l1_bytes, %l2_bytes, %threads, %vector_limit, %consumers) attributes {
@@ -54,19 +58,22 @@ module attributes {transform.with_named_sequence} {
         cache_m = [0, 1, 2, 4, 8, 16],
         cache_n = [0, 1, 2, 4, 8, 16],
         cache_k = [0, "64 .. l1_bytes / vector_bytes", "64 .. l2_bytes / (32 * vector_bytes)"],
+        after_m = [0, 1, 2],
         dist_m = [0, 1, 4, 16, "64 .. m / (2 * registers * threads)"],
         dist_n = [0, 1, 4, 16, "64 .. n / (2 * wide_lanes * threads)"]
       },
       mlsearch.defaults = {
         tile_m = 8, tile_n = 32, step_k = 4, cache_m = 8, cache_n = 1, cache_k = 256,
-        cache_order = ["m", "n"], dist_m = 0, dist_n = 0, peel = false
+        cache_order = ["m", "n"], dist_m = 0, dist_n = 0, after_m = 0, peel = false
       },
       mlsearch.priors = [
         {tile_m = "(registers - 8) / 2", tile_n = "2 * wide_lanes", step_k = 8, cache_m = 8, cache_n = 2, cache_k = 0, dist_m = 4, dist_n = 1, peel = true},
-        {tile_m = "(registers - 8) / 2", tile_n = "2 * wide_lanes", step_k = 1, cache_m = 4, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 1, peel = true},
+        {tile_m = "(registers - 8) / 2", tile_n = "2 * wide_lanes", step_k = 1, cache_m = 4, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 1, after_m = "registers / 16", peel = true},
+        {tile_m = "(registers - 8) / 2", tile_n = "2 * wide_lanes", step_k = 1, cache_m = 2, cache_n = 4, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 0, after_m = "registers / 16", peel = true},
+        {tile_m = "(registers - 8) / 4", tile_n = "4 * wide_lanes", step_k = 1, cache_m = 0, cache_n = 1, cache_k = 0, dist_m = 0, dist_n = 1, after_m = 1, peel = true},
         {tile_m = "(registers - 8) / 4", tile_n = "4 * wide_lanes", step_k = 2, cache_m = 16, cache_n = 1, cache_k = "l2_bytes / (32 * vector_bytes)", dist_m = 0, dist_n = 0, peel = true},
         {tile_m = "registers / 4 - 1", tile_n = "2 * wide_lanes", step_k = 1, cache_m = 8, cache_n = 1, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 1, peel = true},
-        {tile_m = "registers / 4", tile_n = "2 * wide_lanes", step_k = 4, cache_m = 8, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 4, dist_n = 1, peel = false},
+        {tile_m = "registers / 4", tile_n = "2 * wide_lanes", step_k = 4, cache_m = 8, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 4, dist_n = 1, after_m = "registers / 16", peel = false},
         {tile_m = "(registers - 4) / 2", tile_n = "2 * wide_lanes", step_k = 1, cache_m = 4, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 1, peel = true},
         {tile_m = 6, tile_n = "2 * wide_lanes", step_k = 8, cache_m = 16, cache_n = 1, cache_k = "l1_bytes / (8 * vector_bytes)", dist_m = 16, dist_n = 1, peel = true},
         {tile_m = 6, tile_n = "wide_lanes", step_k = 1, cache_m = 8, cache_n = 2, cache_k = "l1_bytes / (2 * vector_bytes)", dist_m = 0, dist_n = 1, peel = true},
@@ -86,6 +93,7 @@ module attributes {transform.with_named_sequence} {
     %cache_order = iree_codegen.smt.knob "cache_order" : !smt.int
     %dist_m = iree_codegen.smt.knob "dist_m" : !smt.int
     %dist_n = iree_codegen.smt.knob "dist_n" : !smt.int
+    %after_m = iree_codegen.smt.knob "after_m" : !smt.int
     %peel = iree_codegen.smt.knob "peel" : !smt.int
     %zero = smt.int.constant 0
     %one = smt.int.constant 1
@@ -211,6 +219,18 @@ module attributes {transform.with_named_sequence} {
     %one_tile = smt.or %whole_m, %whole_n
     %order_ok = smt.implies %one_tile, %plain_order
     iree_codegen.smt.assert %order_ok, "cache_order ({}) with a single cache tile along m or n", %cache_order : !smt.bool, !smt.int
+
+    // What comes after the contraction takes whole parts of its register tile, if there is anything.
+    %splits = smt.int.cmp gt %after_m, %zero
+    %has_consumers = smt.int.cmp gt %consumer_count, %zero
+    %after_ok = smt.implies %splits, %has_consumers
+    iree_codegen.smt.assert %after_ok, "after_m ({}) with nothing after the contraction", %after_m : !smt.bool, !smt.int
+    %part = smt.ite %splits, %after_m, %one : !smt.int
+    %parts_left = smt.int.mod %tile_m, %part
+    %parts_even = smt.eq %parts_left, %zero : !smt.int
+    %is_part = smt.int.cmp lt %after_m, %tile_m
+    %part_ok = smt.and %parts_even, %is_part
+    iree_codegen.smt.assert %part_ok, "after_m ({}) is a part of tile_m ({})", %after_m, %tile_m : !smt.bool, !smt.int, !smt.int
 
     // Nothing to peel when all tiles divide their loops.
     %rest_m = smt.int.mod %size_m, %tile_m

@@ -1,6 +1,6 @@
 // A matmul and what is fused behind it.
 // RUN: %configure_with=%templates/cpu/contraction_double_tiling.mlir %s | filecheck %s --check-prefix=DEFAULT
-// RUN: %bind %templates/cpu/contraction_double_tiling.mlir %s tile_m=4 tile_n=16 step_k=2 cache_m=2 cache_n=4 cache_k=64 'cache_order=["n", "m"]' dist_m=4 dist_n=0 peel=true > %t.mlir
+// RUN: %bind %templates/cpu/contraction_double_tiling.mlir %s tile_m=4 tile_n=16 step_k=2 cache_m=2 cache_n=4 cache_k=64 'cache_order=["n", "m"]' after_m=2 dist_m=4 dist_n=0 peel=true > %t.mlir
 // RUN: %configure_with=%t.mlir %s | filecheck %s --check-prefix=BOUND
 
 // As it stands, the template takes the contraction of both functions, and no other op.
@@ -16,7 +16,8 @@
 // DEFAULT-NOT:     lowering_config
 // DEFAULT-NOT:     translation_info
 
-// Bound to the first function, it takes that one only, and hands its tiles on to the other ops.
+// Bound to the first function, it takes that one only, and hands its tiles on to the other ops, fewer rows at
+// a time to those after it.
 // BOUND-LABEL: func.func @matmul()
 // BOUND-SAME:    translation_info = #iree_codegen.translation_info<pipeline = #iree_cpu.pipeline<DoubleTilingExpert>, {enable_loop_peeling}>
 // BOUND:         linalg.fill
@@ -29,7 +30,7 @@
 // BOUND-SAME:      vector_reduction = [0, 0, 2]
 // BOUND-SAME:      mlsearch.entry = "bound"
 // BOUND:         linalg.generic
-// BOUND-SAME:      lowering_config = #iree_cpu.lowering_config<vector_common_parallel = [4, 16]>
+// BOUND-SAME:      lowering_config = #iree_cpu.lowering_config<vector_common_parallel = [2, 16]>
 // BOUND-LABEL: func.func @plain()
 // BOUND-NOT:     lowering_config
 // BOUND-LABEL: func.func @other()
