@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -130,6 +131,8 @@ Event = (
 
 Watcher = Callable[[Event], None]
 
+_OF_VARIANT = re.compile(r"^variant \S+: ")
+
 
 def of_variant(event: Event, name: str) -> Event:
     """The event with the name of the payload's variant that it is about."""
@@ -142,3 +145,19 @@ def of_variant(event: Event, name: str) -> Event:
             return replace(event, variant=name)
         case _:
             return event
+
+
+def warning_once(watch: Watcher) -> Watcher:
+    """A watcher that passes a warning on the first time only, whichever variant of the payload it is about: what is
+    wrong with a template is wrong with it for each of them."""
+    told: set[str] = set()
+
+    def passed_on(event: Event) -> None:
+        if isinstance(event, Warn):
+            text = _OF_VARIANT.sub("", event.text)
+            if text in told:
+                return
+            told.add(text)
+        watch(event)
+
+    return passed_on

@@ -16,6 +16,7 @@ from mlsearch.space.emitted import derived_texts
 from mlsearch.space.space import Space, space_of
 from mlsearch.space.template import templates_for
 from mlsearch.space.template_space import TemplateSpace
+from mlsearch.space.terms import described
 from mlsearch.target import Target, require_device
 from mlsearch.task import Task, cut
 from mlsearch.tune.trials import measure_baseline
@@ -84,6 +85,8 @@ def inspect_payload(
         inspected = []
         for task in tasks:
             space = problems.get(task.id) or space_of(task, known, resolved)
+            if isinstance(space, Space) and space.note:
+                watch(Warn(space.note))
             inspected.append(_inspected(task, space, times_us.get(task.id), total_us))
     return Inspection(str(payload), resolved.backend, tuple(entry.name for entry in loaded.functions), tuple(inspected))
 
@@ -154,19 +157,21 @@ class SpaceDescription:
 
 
 def describe_space(
-    payload: Path, task_id: str, target: str, threads: int, templates: Path | None, variant: str
+    payload: Path, task_id: str, target: str, threads: int, templates: Path | None, variant: str, watch: Watcher
 ) -> SpaceDescription:
     """The space of one task. Raises PayloadError for a task that is not there or can't be tuned."""
     plain = targets.resolve(target, threads)
     chosen = variant_named(plain, templates, variant)
     resolved = chosen.on(plain)
     known = templates_for(resolved, templates)
-    with open_workbench(resolved, lambda event: None) as bench:
+    with open_workbench(resolved, watch) as bench:
         tasks = cut(load_payload(payload, resolved, bench.workdir, variant=chosen), resolved, bench.workdir)
         task = _find(tasks, task_id, payload)
         space = space_of(task, known, resolved)
     if isinstance(space, str):
         raise PayloadError(f"task {task_id} ({task.label}) can't be tuned: {space}")
+    if space.note:
+        watch(Warn(space.note))
     return SpaceDescription(
         task.id,
         task.label,
@@ -189,7 +194,7 @@ def _described(part: TemplateSpace) -> TemplateDescription:
         id=part.template.id,
         path=str(part.template.path),
         knobs=tuple(KnobDescription(knob.name, knob.values, knob.default) for knob in part.knobs),
-        constraints=tuple(assertion.message for assertion in part.template.declarations.assertions),
+        constraints=tuple(described(assertion, part.dims) for assertion in part.template.declarations.assertions),
         valid=part.size,
         total=part.total,
         derived=derived_texts(part.template),

@@ -49,7 +49,7 @@ def space_command(
         watch(Step(f"laying out the space of {task}"))
         from mlsearch.inspection import describe_space
 
-        space = describe_space(payload, task, target, threads, templates, variant)
+        space = describe_space(payload, task, target, threads, templates, variant, watch)
     write_json(space.to_json(), json_to)
 
     from mlsearch.report.inspection import print_space

@@ -48,11 +48,12 @@ def print_space(console: Console, space: SpaceDescription) -> None:
 
 def _task_lines(task: InspectedTask) -> list[str]:
     dims = " ".join(f"{role}={size}" for role, size in task.dims.items())
-    lines = [
-        one_line(task.label),
-        f"  {one_line(task.op_kind)} {dims} {' '.join(dict.fromkeys(task.element_types))}",
-        f"  {amount_text(task.flops, 'FLOP')}, {amount_text(task.bytes, 'B')}",
-    ]
+    lines = [one_line(task.label)]
+    if task.workload:  # else nothing of it is known
+        lines += [
+            f"  {one_line(task.op_kind)} {dims} {' '.join(dict.fromkeys(task.element_types))}",
+            f"  {amount_text(task.flops, 'FLOP')}, {amount_text(task.bytes, 'B')}",
+        ]
     if task.fused:
         lines.append(f"  fused: {one_line(', '.join(task.fused))}")
     if task.not_tunable:

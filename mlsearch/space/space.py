@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from mlsearch.candidate import Candidate, KnobValue
-from mlsearch.errors import KnobError
+from mlsearch.errors import KnobError, TemplateError
 from mlsearch.ir.dispatch import DispatchView
 from mlsearch.ir.library import EntryText
 from mlsearch.space.derived import OWN_CHOICE, derived_templates
@@ -162,9 +162,10 @@ def build_space(
     files = (
         [] if view.packed_tile or root.on_buffers else [template for template in templates if template.applies_to(view)]
     )
-    emitted = [TemplateSpace(template, facts) for template in files if isinstance(template, EmittedTemplate)]
+    emitted, problems = _laid_out([each for each in files if isinstance(each, EmittedTemplate)], view, facts)
     facts["emitted"] = sum(1 for part in emitted if len(part))
-    parts = [*emitted, *(TemplateSpace(each, facts) for each in files if not isinstance(each, EmittedTemplate))]
+    own, more = _laid_out([each for each in files if not isinstance(each, EmittedTemplate)], view, facts)
+    parts = [*emitted, *own]
     usable = [part for part in parts if len(part) and (late_view or not part.template.declarations.is_strategy)]
     specific = [part for part in usable if not part.template.declarations.is_fallback]
     chosen = specific or usable
@@ -173,9 +174,31 @@ def build_space(
         chosen += [TemplateSpace(template, facts) for template in derived]
     elif not (root.is_extension or root.on_buffers):
         # What knobs around the choice would do to these has not been looked at.
-        own = own_choice(view, late_view, facts, chosen, OWN_CHOICE)
-        chosen += [TemplateSpace(own, facts)] if own is not None else []
-    return Space(chosen, view, facts["lanes"], late_view)
+        choice = own_choice(view, late_view, facts, chosen, OWN_CHOICE)
+        chosen += [TemplateSpace(choice, facts)] if choice is not None else []
+    space = Space(chosen, view, facts["lanes"], late_view)
+    space.note = "; ".join([*problems, *more])
+    return space
+
+
+def _laid_out(
+    templates: Sequence[Template], view: DispatchView, facts: Mapping[str, int]
+) -> tuple[list[TemplateSpace], list[str]]:
+    """The spaces of the templates on this dispatch, and of those that break the format's rules here, what is wrong.
+
+    What a file says is checked on its own example when it is read; domains and first suggestions are worked out anew
+    for each dispatch. One template's failure must not take the others along.
+    """
+    parts, problems = [], []
+    for template in templates:
+        try:
+            part = TemplateSpace(template, facts)
+            for prior in part.priors():
+                template.tiling(view, prior.knobs, facts["lanes"])
+            parts.append(part)
+        except TemplateError as error:
+            problems.append(f"{view.workload.label} is tuned without '{template.id}': {error}")
+    return parts, problems
 
 
 def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space | str:
@@ -184,9 +207,9 @@ def space_of(task: Task, templates: Sequence[Template], target: Target) -> Space
         return task.not_tunable or "it can't run on its own"
     emitted, note = emitted_templates(task, target)
     space = build_space(task.view, [*emitted, *templates], target, task.late_view)
-    space.note = note
+    space.note = "; ".join(filter(None, (note, space.note)))
     if space.size == 0:
-        return f"no template applies to {task.view.workload.op_kind}"
+        return f"no template applies to {task.view.workload.op_kind}" + (f"; {space.note}" if space.note else "")
     return space
 
 

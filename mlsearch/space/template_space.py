@@ -53,7 +53,10 @@ class TemplateSpace:
         """The knob with the values that constraints on it alone allow on this workload."""
         allowed = self._allowed(knob.name, knob.numbers)
         values = tuple(value for value, ok in zip(knob.values, allowed, strict=True) if ok)
-        return Knob(knob.name, values, knob.default, knob.is_choice)
+        default = knob.default
+        if values and default not in values:
+            default = values[0] if knob.is_choice else nearest([int(value) for value in values], int(default))
+        return Knob(knob.name, values, default, knob.is_choice)
 
     def _allowed(self, name: str, numbers: Sequence[int]) -> NDArray[np.bool_]:
         """Which of these numbers the constraints on this knob alone allow."""

@@ -11,6 +11,24 @@ from dataclasses import dataclass, replace
 
 from mlsearch.errors import TemplateError
 from mlsearch.ir.template import Assertion, Expression
+from mlsearch.space.constraints import evaluate, knobs_of
+
+_SIGNS: dict[object, str] = {
+    "int.add": "+",
+    "int.sub": "-",
+    "int.mul": "*",
+    "int.div": "/",
+    "int.mod": "%",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "=",
+    "distinct": "!=",
+    "implies": "->",
+}
+_LONGEST_TERM = 60
+"""Characters. Beyond that a term tells less than the words around it."""
 
 Term = tuple[str, str]
 """(`knob` or `unknown`, name)."""
@@ -70,13 +88,36 @@ def text_of(term: Expression) -> str:
     if term.op == "lookup":
         values = ", ".join(str(value) for _, value in term.table)
         return f"[{values}][{text_of(term.arguments[0])}]"
-    signs = {"int.add": " + ", "int.sub": " - ", "int.mul": " * ", "int.div": " / ", "int.mod": " % "}
     arguments = [text_of(argument) for argument in term.arguments]
+    if term.op == "ite":
+        return f"({arguments[0]} ? {arguments[1]} : {arguments[2]})"
+    if term.op == "not":
+        return f"not {arguments[0]}"
+    if term.op == "int.abs":
+        return f"|{arguments[0]}|"
     if term.op == "int.mul":
         arguments = [text for text in arguments if text != "1"] or ["1"]
     if len(arguments) == 1:
         return arguments[0]
-    return f"({signs.get(term.op, f' {term.op} ').join(arguments)})"
+    sign = term.value if term.op == "int.cmp" else term.op
+    return f"({f' {_SIGNS.get(sign, sign)} '.join(arguments)})"
+
+
+def described(assertion: Assertion, dims: Mapping[str, int]) -> str:
+    """A constraint's own words for all assignments at once: `{}` gives way to the number where it is the same for all,
+    else to the knobs that it is made of. What is too long for a line of prose is `…`.
+
+    `tile_m ({}) <= m ({})` becomes `tile_m <= m (731)`.
+    """
+    text = assertion.message
+    for shown in assertion.shown:
+        word = text_of(shown) if knobs_of(shown) else str(evaluate(shown, {}, dims))
+        name = f"{word} ({{}})"
+        if name in text and text.index("{}") == text.index(name) + len(word) + 2:
+            text = text.replace(name, word, 1)
+            continue
+        text = text.replace("{}", word if len(word) <= _LONGEST_TERM else "…", 1)
+    return text
 
 
 def _next_solution(assertions: Sequence[Assertion]) -> tuple[int, Term, Expression] | None:

@@ -57,7 +57,8 @@ def test_space_asks_for_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
     install(monkeypatch, "mlsearch.inspection", describe_space=describe_space)
     assert run("space payload.mlir --task t3").stdout == "t3 matmul: 5 candidates\n"
-    assert asked == [(Path("payload.mlir"), "t3", "llvm-cpu", 1, None, "default")]
+    [(*arguments, _)] = asked
+    assert arguments == [Path("payload.mlir"), "t3", "llvm-cpu", 1, None, "default"]
     assert run("space payload.mlir").exit_code == 2
 
 

@@ -15,6 +15,7 @@ from test_constraints_agree_with_z3 import by_arrays, by_solver
 from mlsearch.errors import TemplateError
 from mlsearch.ir.template import Assertion, Expression
 from mlsearch.space.constraints import evaluate, knobs_of, message
+from mlsearch.space.terms import described
 
 A, B = Expression("knob", value="a"), Expression("knob", value="b")
 NUMBERS = np.array([-7, -6, -1, 0, 1, 2, 6, 7, 50])
@@ -142,3 +143,12 @@ def test_every_op_reads_from_a_templates_text_as_it_is_meant(tmp_path: Path) -> 
     accepted = by_solver(template, grid, dims)
     assert by_arrays(template, grid, dims) == accepted
     assert 0 < len(accepted) < len(list(product(*grid.values())))
+
+
+def test_a_constraint_is_described_by_its_knobs_and_by_what_is_known_of_the_dims() -> None:
+    long = term("int.mul", *[A, B] * 20)
+    shown = (A, Expression("dim", value="m"), term("int.sub", Expression("dim", value="m"), constant(1)))
+    assert described(Assertion(A, "a ({}) <= m ({}), {} at best", shown), {"m": 731}) == "a <= m (731), 730 at best"
+    choice = term("ite", term("int.cmp", A, B, value="le"), A, B)
+    assert described(Assertion(A, "{} of {}", (choice, long)), {}) == "((a <= b) ? a : b) of …"
+    assert described(Assertion(A, "b ({}) and a ({})", (A, A)), {}) == "b (a) and a"

@@ -247,3 +247,12 @@ def test_a_reader_that_left_is_for_the_command_line_to_meet() -> None:
 
     with pytest.raises(BrokenPipeError):
         open_console(Closed()).print("x")
+
+
+def test_inspect_claims_no_amounts_of_a_task_that_cannot_be_read() -> None:
+    stuck = inspected(
+        workload="", op_kind="unknown", dims={}, element_types=(), flops=0, bytes=0, not_tunable="dynamic"
+    )
+    text = printed(print_inspection, SimpleNamespace(tasks=(stuck,)))
+    assert "unknown" not in text
+    assert "FLOP" not in text

@@ -323,3 +323,25 @@ def test_a_reduction_along_rows_is_told_from_one_along_columns(transposed: bool,
     assert dims_and_facts(view, resolve("llvm-cpu", 1))["rows_contiguous"] == expected
     spaces = build_space(view, load_templates(built_in_folder(), "cpu"), resolve("llvm-cpu", 1), view)
     assert ("cpu/reduction_partial_rows" in spaces.parts) == bool(expected)
+
+
+def test_a_template_that_fails_on_a_dispatch_leaves_it_to_the_others(tmp_path: Path) -> None:
+    """On their own example, where n is 8, all are fine."""
+    texts = {
+        "sound": template_text(asserts=FITS),
+        "empty": template_text(
+            domains='tile = [1, 2, 4, 8], count = ["2 .. n"]', defaults="tile = 4, count = 2, peel = true"
+        ),
+        "negative": template_text(domains='tile = [4, "n - 7"], count = [0]'),
+    }
+    templates = [load(tmp_path, text, f"{name}.mlir") for name, text in texts.items()]
+    space = build_space(read(matmul(n=1)), templates, resolve("llvm-cpu", 1))
+    assert set(space.parts) == {"sound"}
+    for problem in ("'empty'", "knob 'count': the domain has no values", "'negative'", "knob 'tile': 'n - 7'"):
+        assert problem in space.note
+
+
+def test_the_default_of_a_narrowed_domain_is_one_of_its_values(tmp_path: Path) -> None:
+    space = TemplateSpace(template(tmp_path), {"m": 3, "n": 1, "k": 1})
+    [tile] = [knob for knob in space.knobs if knob.name == "tile"]
+    assert (tile.values, tile.default) == ((1, 2), 2)  # the file's own is 4
