@@ -28,6 +28,8 @@ class Payload:
     """The one that was asked for."""
     preprocessing: Path | None = None
     """The script that rewrote it on the way, if its variant has one."""
+    others: tuple[str, ...] = ()
+    """Public functions beside the one that was asked for: they are compiled as well, and never run."""
 
     def parse(self) -> Module:
         """The flow-phase module."""
@@ -56,12 +58,21 @@ def load_payload(
     if done.returncode or not flow_module.is_file():
         raise PayloadError(f"{_refusal(path, variant, preprocessing, done)} (command: {done.command})")
     text = flow_module.read_text()
-    functions = [
-        _with(entry, indices=flow.may_index(text)) for entry in flow.entry_functions(parse(text, new_context()))
-    ]
+    module = parse(text, new_context())
+    functions = [_with(entry, indices=flow.may_index(text)) for entry in flow.entry_functions(module)]
+    if not functions:
+        raise PayloadError(f"{path} has no public function, so there is nothing to compile{_maybe_a_spec(path)}")
+    others: tuple[str, ...] = ()
     if function is not None:
+        others = tuple(entry.name for entry in functions if entry.name != function)
         functions = [entry for entry in functions if entry.name == function] or _no_such(function, functions)
-    return Payload(path, flow_module, tuple(functions), function, preprocessing)
+    return Payload(path, flow_module, tuple(functions), function, preprocessing, others)
+
+
+def _maybe_a_spec(path: Path) -> str:
+    """IREE drops a transform library without a word, so a spec in place of the payload looks like an empty one."""
+    is_library = b"transform.with_named_sequence" in path.read_bytes()
+    return "; it is a transform library, such as a spec: name the payload that it is for" if is_library else ""
 
 
 def _with(entry: EntryFunction, *, indices: bool) -> EntryFunction:

@@ -75,7 +75,7 @@ def compile_argv(
     extra: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """An `iree-compile` command line, for the current folder. Raises ToolchainError, see `library_argument`."""
-    argv = [str(tool_path("iree-compile")), str(module), "-o", str(output), *flags]
+    argv = [str(tool_path("iree-compile")), _file_argument(module), "-o", str(output), *flags]
     if compile_from:
         argv.append(f"--compile-from={compile_from}")
     if compile_to:
@@ -86,6 +86,11 @@ def compile_argv(
         argv.append(f"{LIBRARY_FLAG}={library_argument(library)}")
         argv.append(NO_THREADS)
     return (*argv, *extra)
+
+
+def _file_argument(path: Path) -> str:
+    """A file whose name starts with a dash would be taken for an option, or for standard input."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
 
 
 def library_argument(library: Path) -> str:

@@ -30,7 +30,7 @@ from mlsearch.task import Task, cut
 from mlsearch.tune.finals import SECONDS, pair_plan
 from mlsearch.tune.rounds import rounds_for
 from mlsearch.tune.trials import Baseline, measure_baseline
-from mlsearch.tune.whole import compare_functions, not_runnable, runnable_signatures
+from mlsearch.tune.whole import compare_functions, never_run, runnable_signatures
 from mlsearch.variant import variant_of
 from mlsearch.workbench import Workbench, open_workbench
 
@@ -94,6 +94,11 @@ def verify(
             untuned = loaded if variant.is_default else load_payload(payload, plain, bench.workdir / "plain", function)
             builds = ((untuned, plain, None), (loaded, resolved, text))
             whole, whole_problems, notes = _check_whole(bench, builds, tasks)
+            notes = tuple(dict.fromkeys((*notes, *never_run(untuned))))
+        if not variant.is_default:
+            # It rewrites the whole payload, which no check of single dispatches covers.
+            whole_problems += tuple(f"variant '{variant.name}' is not checked everywhere: {note}" for note in notes)
+            notes = ()
     problems = [f"entry '{check.name}': {check.problem}" for check in checks if check.problem]
     problems += [*whole_problems, *_whole_problems(whole)]
     return Verification(str(payload), str(spec), tuple(checks), whole, tuple(problems), notes)
@@ -187,7 +192,7 @@ def _check_whole(
     plain = builds[0][0]
     signatures = runnable_signatures(plain, max(1, longest))
     if not signatures:
-        return None, (), (not_runnable(plain),)
+        return None, (), ()  # the notes say why
     artifacts = []
     for payload, target, library in builds:
         key = "payload-with-spec" if library else "payload-untuned"

@@ -9,7 +9,7 @@ from pathlib import Path
 from mlsearch import __version__, spec
 from mlsearch import target as targets
 from mlsearch.errors import SpecError
-from mlsearch.events import Finished, Step, TaskDone, TasksFound, Warn, Watcher, WholeDone
+from mlsearch.events import Finished, Step, TaskDone, TasksFound, Warn, Watcher, WholeDone, warning_once
 from mlsearch.files import write_atomically
 from mlsearch.ir.proof import instrumented
 from mlsearch.records.store import Store
@@ -22,7 +22,7 @@ from mlsearch.tune.contest import Contest, Verdict
 from mlsearch.tune.options import TuneOptions
 from mlsearch.tune.summaries import sum_of_tasks
 from mlsearch.tune.trials import Limits
-from mlsearch.tune.whole import Confirmed, runnable_signatures
+from mlsearch.tune.whole import Confirmed, never_run
 from mlsearch.variant import DEFAULT, Variant, variant_of, variants_for
 from mlsearch.workbench import Workbench, open_workbench, utc_now
 
@@ -33,6 +33,7 @@ def tune(options: TuneOptions, watch: Watcher) -> TuneSummary:
     Ctrl-C ends the search; what was found until then still goes through the finals and into the spec. Raises
     MlsearchError where the run can't go on; all trials up to there are in the store.
     """
+    watch = warning_once(watch)
     target = targets.require_device(targets.resolve(options.target, options.threads))
     library_argument(options.output)  # now rather than when the spec is there and can't be used
     templates = templates_for(target, options.templates)
@@ -95,9 +96,12 @@ class _Run:
     def _search(self, default: Contender) -> Verdict:
         limits = Limits(self._options.trials_per_task, self._options.max_time_s)
         others = [variant for variant in self._variants if not variant.is_default]
-        if others and runnable_signatures(default.payload, default.reduction_length):
+        unseen = never_run(default.payload)
+        if others and not unseen:
             return Contest(self._bench, default, limits).run(others, self._enter)
-        # What can't be run as a whole can't be compared as a whole.
+        if others:
+            # What can't be run as a whole can't be compared as a whole, and a variant rewrites all of it.
+            self._watch(Warn(f"variants are left alone, their numbers could not be checked everywhere: {unseen[0]}"))
         default.search(limits)
         default.decide()
         return Verdict(default, default.confirm(), ())

@@ -168,9 +168,14 @@ def runnable_signatures(payload: Payload, reduction_length: int) -> list[Signatu
     ]
 
 
+def never_run(payload: Payload) -> list[str]:
+    """Functions whose numbers can't be checked as a whole, with why. What a schedule does is checked on the dispatch
+    alone; what a variant of the payload does to these, nobody sees."""
+    stuck = [f"function {entry.name!r} can't be run: {entry.problem}" for entry in payload.functions if entry.problem]
+    return [*stuck, *(f"function {name!r} is not the one that was asked for" for name in payload.others)]
+
+
 def not_runnable(payload: Payload) -> str:
-    if not payload.functions:
-        return "the payload has no public function"
     return "; ".join(f"function {entry.name!r} can't be run: {entry.problem}" for entry in payload.functions)
 
 

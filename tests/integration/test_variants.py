@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import mlsearch, told
-from payload_texts import matmul
+from payload_texts import DYNAMIC, matmul
 
 from mlsearch.spec import spec_text
 from mlsearch.target import resolve
@@ -134,3 +134,12 @@ def test_all_built_in_variants_compute_the_same_or_say_why_not(tmp_path: Path) -
     assert len(summary["variants"]) == len(variants_for(TARGET, None, "all"))
     for variant in summary["variants"]:
         assert variant["untuned_speedup"] is not None or "the same code" in variant["dropped"], variant
+
+
+def test_a_variants_spec_is_not_verified_where_a_function_of_the_payload_is_never_run(tmp_path: Path) -> None:
+    (tmp_path / "two.mlir").write_text(matmul(name="fixed") + DYNAMIC)
+    [variant] = [each for each in variants_for(TARGET, None, "reassociate") if not each.is_default]
+    (tmp_path / "s.mlir").write_text(spec_text([], Path("two.mlir"), TARGET, "now", "not timed", variant))
+    done = mlsearch(tmp_path, "verify", "two.mlir", "--spec", "s.mlir")
+    assert done.returncode == 1
+    assert "variant 'reassociate' is not checked everywhere: function 'main' can't be run" in done.stderr

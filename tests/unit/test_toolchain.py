@@ -230,3 +230,8 @@ def test_what_is_known_of_the_hardware_is_plausible() -> None:
     assert hardware.vector_registers in (16, 32)
     assert 1024 <= hardware.l1_bytes <= hardware.l2_bytes <= hardware.llc_bytes
     assert hardware.cores >= 1
+
+
+def test_a_file_whose_name_starts_with_a_dash_is_no_option() -> None:
+    assert compile_argv(Path("-x.mlir"), Path("o"), ())[1] == "./-x.mlir"
+    assert compile_argv(Path("-"), Path("o"), ())[1] == "./-"

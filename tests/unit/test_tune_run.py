@@ -248,3 +248,53 @@ def test_everything_that_json_holds_is_plain(run: Run) -> None:
     from mlsearch.cli.output import json_text
 
     json_text(run.tune(trials=4).to_json())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no public function, so there is nothing to compile$"),
+        (f"// A spec.\n{EMPTY_LIBRARY}", "it is a transform library, such as a spec"),
+    ],
+)
+def test_a_payload_without_a_function_is_an_error(run: Run, text: str, told: str) -> None:
+    (run.folder / "payload.mlir").write_text(text)
+    with pytest.raises(PayloadError, match=told):
+        run.tune(trials=4)
+    assert not (run.folder / "out.spec.mlir").exists()
+
+
+DYNAMIC = """
+func.func @other(%a: tensor<?xf32>) -> tensor<?xf32> {
+  %r = math.exp %a : tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "function", "told"),
+    [
+        (DYNAMIC, None, "function 'other' can't be run"),
+        (PAYLOAD.replace("@main", "@other"), "main", "function 'other' is not the one that was asked for"),
+    ],
+)
+def test_no_variant_ships_where_a_function_of_the_payload_is_never_run(
+    run: Run, other: str, function: str | None, told: str
+) -> None:
+    (run.folder / "payload.mlir").write_text(PAYLOAD + other)
+    summary = run.tune(trials=4, variants="all", function=function)
+    [warned] = [event.text for event in run.events if isinstance(event, Warn) and "variants" in event.text]
+    assert told in warned
+    assert (summary.variant, summary.variants) == ("default", ())
+
+
+def test_a_template_that_fails_here_is_told_once_and_the_others_go_on(run: Run) -> None:
+    """Its own example is larger than the payload."""
+    domains, defaults = 'tile = [4], count = ["10 .. n"]', "tile = 4, count = 10, peel = true"
+    empty = template_text(domains=domains, defaults=defaults, dims={"m": 8, "n": 16, "k": 8})
+    load(run.folder / "templates", empty, "cpu/empty.mlir")
+    summary = run.tune(trials=4, variants="all")
+    warned = [event.text for event in run.events if isinstance(event, Warn) and "cpu/empty" in event.text]
+    assert len(warned) == len(set(warned)) == 1
+    assert summary.tasks[0].template == "cpu/small"
