@@ -45,6 +45,10 @@ class StoreError(MlsearchError):
     """The record store can't be read or written."""
 
 
+class NoSpaceError(MlsearchError):
+    """A disk is full. Whatever fails from there on says nothing of what was tried."""
+
+
 class RunnerError(MlsearchError):
     """Nothing can be measured here, e.g. the untuned build does not run."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +12,8 @@ from pathlib import Path
 
 from mlsearch.errors import MlsearchError
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_LITTLE_BYTES = 1 << 16
 NO_FILE = "it is not a regular file"
 
 
@@ -86,3 +90,17 @@ def _draft_name(place: Path) -> Path:
     # A name has at most 255 bytes, whatever its characters take.
     own = os.fsencode(place.name)[:200].decode(errors="ignore")
     return place.with_name(f".{own}.{os.getpid()}.draft")
+
+
+def tells_of_no_space(said: str) -> bool:
+    """Whether a program, by what it said, failed for want of space."""
+    return any(os.strerror(number) in said for number in NO_SPACE)
+
+
+def is_full(folder: Path) -> bool:
+    """Hardly anything can be written in `folder` any more. What fails there may not even get to say so: its log is on
+    the same disk, and who writes into a mapped file is killed by SIGBUS."""
+    try:
+        return shutil.disk_usage(folder).free < _LITTLE_BYTES
+    except OSError:
+        return False

@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlsearch.errors import ToolchainError
+from mlsearch.errors import NoSpaceError, ToolchainError
+from mlsearch.files import tells_of_no_space
 
 PREPROCESSING_FLAG = "--iree-preprocessing-transform-spec-filename"
 LIBRARY_FLAG = "--iree-codegen-transform-dialect-library"
@@ -105,8 +106,8 @@ def library_argument(library: Path) -> str:
 
 
 def run(argv: tuple[str, ...], timeout_s: float = 900.0) -> ToolRun:
-    """Run a tool to its end. A nonzero exit is in the result; only a timeout raises (ToolchainError), and a tool that
-    does not start (OSError).
+    """Run a tool to its end. A nonzero exit is in the result; only a timeout raises (ToolchainError), a full disk
+    (NoSpaceError), and a tool that does not start (OSError).
 
     Whatever ends this early ends the tool with all its processes: `iree-compile` is a script that starts the compiler.
     On Linux that holds for SIGKILL as well, see `leash`.
@@ -136,4 +137,7 @@ def run(argv: tuple[str, ...], timeout_s: float = 900.0) -> ToolRun:
         refused = status.read()
     if refused:
         raise OSError(int(refused), os.strerror(int(refused)), argv[0])
-    return ToolRun(argv, process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    done = ToolRun(argv, process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    if done.returncode and tells_of_no_space(done.stderr):
+        raise NoSpaceError(f"no space left on device: free some, or set TMPDIR or --workdir (command: {done.command})")
+    return done

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import selectors
 import shutil
 import tempfile
@@ -17,7 +19,8 @@ from mlsearch.builder.base import Builder, check_requests
 from mlsearch.builder.diagnostics import headline, ran_out_of_memory
 from mlsearch.candidate import BuildFailed, BuildOutcome, BuildRequest, BuildTimeout, Built, NotApplied
 from mlsearch.child import Child, ChildDied, ChildTimeout
-from mlsearch.errors import MlsearchError
+from mlsearch.errors import MlsearchError, NoSpaceError
+from mlsearch.files import is_full, tells_of_no_space
 from mlsearch.toolchain import compile_argv
 
 _WORKER = "mlsearch.builder.worker"
@@ -173,6 +176,9 @@ class LocalBuilder(Builder):
         return self._failed(request, "crash", message, time.monotonic() - underway.started, f"{said}\n{died}")
 
     def _failed(self, request: BuildRequest, stage: str, message: str, compile_s: float, said: str) -> BuildFailed:
+        if tells_of_no_space(said) or is_full(self._workdir):
+            # The candidate is not to blame, and no other one would fare better.
+            raise self._cannot_write(os.strerror(errno.ENOSPC))
         if self._memory_bytes and ran_out_of_memory(said):
             limit = f"{self._memory_bytes / 2**20:.0f} MiB"
             message = f"out of memory, a compile process may use {limit}: {message}"
@@ -203,7 +209,8 @@ class LocalBuilder(Builder):
         return self._workdir / f"{request.key}.{suffix}"
 
     def _cannot_write(self, reason: str) -> MlsearchError:
-        return MlsearchError(f"can't write in {self._workdir}: {reason}; free some space or give --workdir")
+        kind = NoSpaceError if tells_of_no_space(reason) else MlsearchError
+        return kind(f"can't write in {self._workdir}: {reason}; free some space or give --workdir")
 
 
 def _next_settled(busy: dict[Child, _Underway]) -> tuple[Child, bool]:

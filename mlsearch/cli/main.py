@@ -20,6 +20,7 @@ from mlsearch.cli.space import space_command
 from mlsearch.cli.tune import tune_command
 from mlsearch.cli.verify import verify_command
 from mlsearch.errors import MlsearchError
+from mlsearch.files import NO_SPACE
 from mlsearch.report.text import one_line
 
 READER_LEFT = 141
@@ -58,6 +59,8 @@ class CommandLine(click.Group):
         except MlsearchError as error:
             _fail(ctx, one_line(str(error)) or type(error).__name__)
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                _fail(ctx, f"{one_line(str(error))}: free some, or set TMPDIR or --workdir to where there is room")
             hint = "" if ctx.meta.get(DEBUG) else " (run again with --debug for the traceback)"
             _fail(ctx, f"unexpected {type(error).__name__}: {one_line(str(error))}{hint}")
 

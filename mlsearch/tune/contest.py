@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 
 from mlsearch.candidate import Measured, Numerics, RunRequest
-from mlsearch.errors import MlsearchError, RunnerError
+from mlsearch.errors import MlsearchError, NoSpaceError, RunnerError
 from mlsearch.events import Step, VariantDone, Warn
 from mlsearch.statistics import paired_speedup
 from mlsearch.summary import SAME_CODE_SPREAD, Speedup, VariantSummary
@@ -119,9 +119,11 @@ class Contest:
 
     def _look_at(self, contender: Contender, seen: dict[str, str]) -> Speedup | str:
         """Speedup of a variant over the default, both untuned, or why it is no use. Raises RunnerError if the default
-        does not run."""
+        does not run, NoSpaceError where nothing would."""
         try:
             contender.load()
+        except NoSpaceError:
+            raise
         except MlsearchError as error:
             return str(error)
         built = build_payload(contender.bench, contender.payload, ())
@@ -132,6 +134,8 @@ class Contest:
             return f"the same code as {twin}"
         try:
             contender.cut()
+        except NoSpaceError:
+            raise
         except MlsearchError as error:
             return str(error)
         # Only where it decides whether the variant takes part, more than the order of magnitude matters.

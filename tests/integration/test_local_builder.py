@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ import pytest
 from mlsearch.builder import Builder, LocalBuilder, local
 from mlsearch.builder.local import _spoke
 from mlsearch.candidate import BuildFailed, BuildTimeout, Built
-from mlsearch.errors import MlsearchError
+from mlsearch.errors import MlsearchError, NoSpaceError
 from mlsearch.testing.builder_contract import ENTRY, MARKING_LIBRARY, BuilderContract, RequestMaker
 from mlsearch.toolchain import compile_argv
 
@@ -140,6 +142,23 @@ class TestLocalBuilder(BuilderContract):
             builder._file(request_for("full"), "vmfb.part").symlink_to("/dev/full")
             with pytest.raises(MlsearchError, match=r"No space left on device; .* --workdir$"):
                 next(outcomes)
+
+    def test_a_compiler_that_dies_of_a_full_disk_ends_the_run(
+        self, request_for: RequestMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Told by its last words, or, where its log was on that disk, by the disk."""
+        last_words = f"LLVM ERROR: IO failure on output stream: {os.strerror(errno.ENOSPC)}"
+        for said, is_full in ((last_words, False), ("", True)):
+            worker = (
+                "import os, sys, json; request = json.loads(sys.stdin.readline());"
+                f" open(request['log'], 'w').write({said!r}); os.kill(os.getpid(), 7)"
+            )
+            monkeypatch.setattr("mlsearch.builder.local._WORKER", [sys.executable, "-c", worker])
+            monkeypatch.setattr(local, "is_full", lambda folder, is_full=is_full: is_full)
+            with LocalBuilder(tmp_path, jobs=1, memory_bytes=None) as builder:
+                outcomes = builder.build([request_for("full")])
+                with pytest.raises(NoSpaceError, match=r"No space left on device; .* --workdir$"):
+                    next(outcomes)
 
     def test_a_worker_that_cannot_start_ends_the_run(
         self, request_for: RequestMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

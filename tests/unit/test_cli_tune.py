@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -233,6 +235,14 @@ def test_an_unexpected_error_is_one_line_that_names_debug(
     result = run()
     assert result.exit_code == 1
     assert result.stderr == ("mlsearch: error: unexpected KeyError: 'x' (run again with --debug for the traceback)\n")
+
+
+def test_a_full_disk_is_told_with_what_helps(asked: list[FakeTuneOptions], monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert run().stderr == (
+        "mlsearch: error: [Errno 28] No space left on device: free some, or set TMPDIR or --workdir to where there is"
+        " room\n"
+    )
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ToolchainError("it broke")])

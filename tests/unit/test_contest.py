@@ -26,10 +26,11 @@ from mlsearch.candidate import (
     RunRequest,
     WrongResult,
 )
-from mlsearch.errors import MlsearchError, RunnerError
+from mlsearch.errors import MlsearchError, NoSpaceError, RunnerError
 from mlsearch.events import Step, TaskStarted, VariantDone
 from mlsearch.summary import TuneSummary, VariantSummary
 from mlsearch.testing.runners import RIGHT, measured
+from mlsearch.tune.contender import Contender
 from mlsearch.tune.contest import leaders_of, looked_speedup, promised_us
 from mlsearch.variant import Variant, variant_of
 
@@ -202,6 +203,20 @@ def test_a_variant_that_does_not_compile_is_an_outcome(contest: Contested) -> No
     contest.machine.build_answers[f"mine-{contest._untuned_payload}"] = BuildFailed("compile", "no way", None, (), 0.1)
     assert contest.tune().variant == "default"
     assert "no way" in str(contest.variants()["mine"].dropped)
+
+
+@pytest.mark.parametrize("stage", ["load", "cut"])
+def test_a_full_disk_is_no_fault_of_a_variant(contest: Contested, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    real = getattr(Contender, stage)
+
+    def on_a_full_disk(contender: Contender) -> None:
+        if not contender.variant.is_default:
+            raise NoSpaceError("no space left on device")
+        real(contender)
+
+    monkeypatch.setattr(Contender, stage, on_a_full_disk)
+    with pytest.raises(NoSpaceError):
+        contest.tune()
 
 
 def test_a_variant_that_changes_nothing_is_not_searched(contest: Contested) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from mlsearch import files
 from mlsearch.errors import MlsearchError
 from mlsearch.files import check_writable, draft_of, write_atomically
 
@@ -104,3 +106,10 @@ def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch:
     with draft_of(path) as draft:
         draft.write_bytes(b"new")
     assert synced == [(3, False)]
+
+
+def test_a_disk_is_full_where_hardly_anything_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not files.is_full(tmp_path)
+    assert not files.is_full(tmp_path / "gone")
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda folder: SimpleNamespace(free=4096))
+    assert files.is_full(tmp_path)

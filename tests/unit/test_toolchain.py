@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 import mlsearch
-from mlsearch.errors import TargetError, ToolchainError
+from mlsearch.errors import NoSpaceError, TargetError, ToolchainError
 from mlsearch.target import Target, host_hardware, resolve
 from mlsearch.toolchain import ToolRun, compile_argv, library_argument, run, tool_path
 
@@ -235,3 +235,10 @@ def test_what_is_known_of_the_hardware_is_plausible() -> None:
 def test_a_file_whose_name_starts_with_a_dash_is_no_option() -> None:
     assert compile_argv(Path("-x.mlir"), Path("o"), ())[1] == "./-x.mlir"
     assert compile_argv(Path("-"), Path("o"), ())[1] == "./-"
+
+
+def test_a_full_disk_is_no_fault_of_what_is_compiled() -> None:
+    says = f"import sys; print('LLVM ERROR: IO failure: {os.strerror(28)}', file=sys.stderr); sys.exit(EXIT)"
+    with pytest.raises(NoSpaceError, match="no space left on device: free some, or set TMPDIR"):
+        run((sys.executable, "-c", says.replace("EXIT", "1")))
+    assert run((sys.executable, "-c", says.replace("EXIT", "0"))).returncode == 0
