@@ -144,6 +144,8 @@ class TuneSummary:
     interrupted: bool
     notes: tuple[str, ...] = ()
     """E.g. that the machine's speed drifted while measuring."""
+    earlier_spec: str = ""
+    """Why the spec of an earlier run was left in place of what this one has found; empty where it was not."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

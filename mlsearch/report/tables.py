@@ -38,7 +38,7 @@ def print_summary(console: Console, summary: TuneSummary, command: tuple[str, ..
     # Lines are left for the terminal to wrap: paths and commands stay in one piece when copied.
     for line in _lines(summary):
         console.print(line, soft_wrap=True)
-    if _holds_something(summary):
+    if _holds_something(summary) and not summary.earlier_spec:
         console.print(Text("use it with:"))
         console.print(Text(f"  {one_line(shlex.join(command))}"), soft_wrap=True)
 
@@ -120,7 +120,10 @@ def _lines(summary: TuneSummary) -> Iterator[Text]:
         yield Text(f"whole payload: not measured: {one_line(summary.whole_payload_note)}")
     for note in summary.notes:
         yield Text(f"note: {one_line(note)}", style="yellow")
-    if _holds_something(summary):
+    if summary.earlier_spec:
+        told = f"spec: {one_line(summary.spec)}, left as it was, its header says how to use it: {summary.earlier_spec}"
+        yield Text(told, style="bold")
+    elif _holds_something(summary):
         of_variant = "" if summary.variant == DEFAULT_VARIANT else f", for variant {one_line(summary.variant)}"
         yield Text(f"spec: {one_line(summary.spec)}{of_variant}", style="bold")
     else:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from mlsearch import __version__, spec
+from mlsearch import __version__
 from mlsearch import target as targets
-from mlsearch.errors import SpecError
 from mlsearch.events import Finished, Step, TaskDone, TasksFound, Warn, Watcher, WholeDone, warning_once
 from mlsearch.files import write_atomically
-from mlsearch.ir.proof import instrumented
 from mlsearch.records.store import Store
 from mlsearch.space.template import Template, templates_for
 from mlsearch.summary import TaskSummary, TuneSummary
@@ -19,11 +16,12 @@ from mlsearch.target import compiler_version, runtime_version
 from mlsearch.toolchain import library_argument
 from mlsearch.tune.contender import Contender, spec_file_text
 from mlsearch.tune.contest import Contest, Verdict
+from mlsearch.tune.earlier import EarlierSpec
 from mlsearch.tune.options import TuneOptions
 from mlsearch.tune.summaries import sum_of_tasks
 from mlsearch.tune.trials import Limits
 from mlsearch.tune.whole import Confirmed, never_run
-from mlsearch.variant import DEFAULT, Variant, variant_of, variants_for
+from mlsearch.variant import DEFAULT, Variant, variants_for
 from mlsearch.workbench import Workbench, open_workbench, utc_now
 
 
@@ -81,12 +79,13 @@ class _Run:
         if confirmed.whole is not None:
             self._watch(WholeDone(confirmed.whole))
         interrupted = default.interrupted or contender.interrupted or verdict.interrupted
-        self._write(contender, confirmed, interrupted)
+        earlier_spec, interrupted = self._write(contender, confirmed, interrupted)
         searched = {summary.id: summary for summary in contender.searched(confirmed, proof)}
         for each in searched.values():
             contender.bench.watch(TaskDone(each))
         tasks = tuple(searched.get(found.id, found) for found in contender.found())
         summary = self._summary(replace(verdict, confirmed=confirmed), tasks, interrupted)
+        summary = replace(summary, earlier_spec=earlier_spec)
         self._watch(Finished(summary))
         return summary
 
@@ -106,14 +105,36 @@ class _Run:
         default.decide()
         return Verdict(default, default.confirm(), ())
 
-    def _write(self, contender: Contender, confirmed: Confirmed, interrupted: bool) -> None:
+    def _write(self, contender: Contender, confirmed: Confirmed, interrupted: bool) -> tuple[str, bool]:
+        """Why an earlier run's spec is left as it was, empty if it was not, and whether the user has stopped the run by
+        now. What was proven does not give way to less."""
         output = self._options.output
-        if interrupted and _proven(output) > len(confirmed.entries) + (not contender.variant.is_default):
-            # What an earlier run has proven does not give way to what this one came to.
-            self._watch(Warn(f"{output} is left as it was: it holds more than was proven now"))
-            return
-        self._watch(Step("writing the spec"))
-        write_atomically(output, self._spec_text(contender, confirmed))
+        earlier = EarlierSpec.at(output)
+        stays = ""
+        if earlier is not None:
+            stays, interrupted = self._why_it_stays(earlier, contender, confirmed, interrupted)
+        if stays:
+            self._watch(Warn(f"{output} is left as it was: {stays}"))
+        else:
+            self._watch(Step("writing the spec"))
+            write_atomically(output, self._spec_text(contender, confirmed))
+        return stays, interrupted
+
+    def _why_it_stays(
+        self, earlier: EarlierSpec, contender: Contender, confirmed: Confirmed, interrupted: bool
+    ) -> tuple[str, bool]:
+        if not interrupted:
+            self._watch(Step("comparing with the spec of an earlier run"))
+            try:
+                lead = earlier.lead(contender, confirmed, self._bench)
+            except KeyboardInterrupt:
+                interrupted = True
+            else:
+                if lead is None or not lead.is_faster:
+                    return "", False
+                return f"it is {lead.speedup:.2f}x faster than what was found now", False
+        now = len(confirmed.entries) + (not contender.variant.is_default)
+        return "it holds more than was proven now" if earlier.holds > now else "", True
 
     def _spec_text(self, contender: Contender, confirmed: Confirmed) -> str:
         return spec_file_text(contender, confirmed, self._options.payload, self._bench, utc_now())
@@ -146,13 +167,3 @@ class _Run:
             interrupted=interrupted,
             notes=verdict.contender.notes(),
         )
-
-
-def _proven(path: Path) -> int:
-    """What the spec at `path` holds: its entries, and a variant of the payload, which was proven faster as a whole; 0
-    if there is none that can be read."""
-    try:
-        text = spec.read_spec(path)
-        return len(instrumented(text, str(path))[1]) + (not variant_of(text, str(path)).is_default)
-    except SpecError:
-        return 0

@@ -256,3 +256,9 @@ def test_inspect_claims_no_amounts_of_a_task_that_cannot_be_read() -> None:
     text = printed(print_inspection, SimpleNamespace(tasks=(stuck,)))
     assert "unknown" not in text
     assert "FLOP" not in text
+
+
+def test_a_spec_that_was_left_in_place_is_not_given_this_runs_command() -> None:
+    text = printed(print_summary, summary(earlier_spec="it is 2.00x faster than what was found now"), COMMAND)
+    assert "spec: matmul.spec.mlir, left as it was, its header says how to use it: it is 2.00x faster" in text
+    assert "iree-compile" not in text

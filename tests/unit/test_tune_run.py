@@ -14,6 +14,7 @@ from remembered_tools import run_once
 from small_templates import load, template_text
 from test_finals import always
 from test_space import FITS
+from test_task_search import WRONG
 
 from mlsearch import spec, toolchain
 from mlsearch.candidate import RunFailed
@@ -298,3 +299,51 @@ def test_a_template_that_fails_here_is_told_once_and_the_others_go_on(run: Run) 
     warned = [event.text for event in run.events if isinstance(event, Warn) and "cpu/empty" in event.text]
     assert len(warned) == len(set(warned)) == 1
     assert summary.tasks[0].template == "cpu/small"
+
+
+def second_run(run: Run, earlier_us: float, found_us: float = BASELINE_US) -> str:
+    """What is said of an earlier spec after a run with another store, which takes the payload to `found_us`."""
+    run.tune(trials=6)
+    before = run.spec
+    times = {"shipped": found_us, "earlier": earlier_us}
+    run.machine.time_us = lambda key: times.get(key, BASELINE_US)
+    summary = run.tune(trials=4, store=str(run.folder / "other.journal"))
+    assert (run.spec == before) == bool(summary.earlier_spec)
+    warned = [event.text for event in run.events if isinstance(event, Warn) and "left as it was" in event.text]
+    assert warned == ([f"{summary.spec} is left as it was: {summary.earlier_spec}"] if summary.earlier_spec else [])
+    return summary.earlier_spec
+
+
+def test_a_faster_spec_of_an_earlier_run_stays(run: Run) -> None:
+    assert second_run(run, 400.0) == "it is 2.50x faster than what was found now"
+
+
+def test_a_spec_of_an_earlier_run_that_is_no_faster_gives_way(run: Run) -> None:
+    assert second_run(run, BASELINE_US) == ""
+
+
+def test_a_spec_of_an_earlier_run_that_fits_nothing_gives_way(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    never_firing(monkeypatch)
+    assert second_run(run, 400.0) == ""
+
+
+def test_a_spec_of_an_earlier_run_that_computes_something_else_gives_way(run: Run) -> None:
+    real = run.machine.runner._answer_compare
+
+    def wrong(request: Any) -> Any:
+        compared = real(request)
+        if [artifact.stem for artifact in request.artifacts] == ["shipped", "earlier"]:
+            return replace(compared, numerics=(compared.numerics[0], WRONG))
+        return compared
+
+    run.machine.runner._answer_compare = wrong  # type: ignore[method-assign]
+    assert second_run(run, 400.0) == ""
+
+
+def test_a_stop_while_specs_are_compared_leaves_what_was_proven(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlsearch.tune.earlier.compare_functions", stopped)
+    assert second_run(run, 400.0) == "it holds more than was proven now"
+    assert run.summary.interrupted
