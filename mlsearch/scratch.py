@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,18 +27,38 @@ def scratch_folder() -> Iterator[Path]:
 
     Raises MlsearchError where there is no room for one.
     """
+    made: list[tuple[Path, int | None]] = []
+    try:
+        # A signal that ends the run waits until the folder is known here, and so is removed.
+        with _stops_wait():
+            made.append(_make_room())
+        [(folder, _)] = made
+        yield folder
+    finally:
+        for folder, lock in made:
+            shutil.rmtree(folder, ignore_errors=True)
+            if lock is not None:
+                os.close(lock)
+
+
+@contextmanager
+def _stops_wait() -> Iterator[None]:
+    """Signals that end a run are delivered to this thread afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _make_room() -> tuple[Path, int | None]:
+    """Raises MlsearchError."""
     try:
         parent = Path(tempfile.gettempdir())
         remove_abandoned(parent)
-        folder, lock = _make(parent)
+        return _make(parent)
     except OSError as error:
         raise MlsearchError(f"can't make a temporary folder: {error.strerror or error}; set TMPDIR") from error
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
 
 
 def remove_abandoned(parent: Path) -> None:

@@ -154,3 +154,18 @@ def test_no_place_for_a_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.M
         scratch_folder(),
     ):
         pass
+
+
+def test_a_signal_while_the_folder_is_made_leaves_none_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    make = tempfile.mkdtemp
+
+    def interrupted(**where: object) -> str:
+        folder = make(**where)  # type: ignore[call-overload]
+        signal.raise_signal(signal.SIGINT)
+        return str(folder)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", interrupted)
+    with pytest.raises(KeyboardInterrupt), scratch_folder():
+        pass
+    assert not list(tmp_path.iterdir())
