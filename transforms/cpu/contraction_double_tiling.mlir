@@ -11,7 +11,7 @@
 //            dist_m, dist_n   cache tiles in a workgroup, 0 for all of the loop.
 //            after_m          rows of the register tile that what is fused behind the contraction takes at a time, 0 for
 //                             all. A long computation such as GELU needs the registers for itself: 24 vectors of 16 at
-//                             once go through the stack, 4 do not.
+//                             once go through the stack, 4 hardly do.
 //            peel             split off remainders, instead of masking the last tile at every step of k.
 // Known failures, which the constraints keep out: a register tile, or the tile around it, of 512 vector registers or
 //            more is refused, and so are more than 32 KiB of cache tiles on the stack, where another op is fused behind

@@ -1,4 +1,4 @@
-// Contractions whose columns no register tile divides, by a strategy that pads the last tile.
+// Contractions whose columns the register tile does not divide, by a strategy that pads the last tile.
 //
 // Matches    a contraction of three loops in the order m, n, k: multiply and add, of floats or integers, with casts of
 //            the operands if there are any. Elementwise ops fused before or after it follow its tiles.
@@ -13,8 +13,9 @@
 //            panel            1: tile_n columns of the right operand are copied to the stack first, where they lie side
 //                             by side, so that rows a power of two apart do not drive each other out of the cache.
 // Known failures, which the constraints keep out: with one iteration of k in a step, the padded tile is computed column
-//            by column; workgroups of different sizes are not vectorized; a register tile of 512 vector registers or more is refused; panels and cache tiles of more than
-//            32 KiB do not fit on IREE's stack. It works behind the transform library flag only.
+//            by column; workgroups of different sizes are not vectorized; a register tile of 512 vector registers or
+//            more is refused; panels and cache tiles of more than 32 KiB do not fit on IREE's stack. It works behind the
+//            transform library flag only.
 module attributes {mlsearch.strategy, transform.with_named_sequence} {
   %m = arith.constant 731 : index
   %n = arith.constant 1023 : index
