@@ -30,6 +30,8 @@ class EarlierSpec:
     @staticmethod
     def at(path: Path) -> EarlierSpec | None:
         """What is at `path`, if that is a spec that changes anything."""
+        if not path.is_file():
+            return None  # to read from a pipe or a terminal would wait for someone to write
         try:
             text = spec.read_spec(path)
             variant = variant_of(text, str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ from mlsearch.ir.library import EMPTY_LIBRARY
 from mlsearch.space.template import Template, load_templates
 from mlsearch.summary import TuneSummary
 from mlsearch.tune import run as tune_run
+from mlsearch.tune.earlier import EarlierSpec
 
 PAYLOAD = """
 func.func @main(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -348,3 +350,12 @@ def test_a_stop_while_specs_are_compared_leaves_what_was_proven(run: Run, monkey
     monkeypatch.setattr("mlsearch.tune.earlier.compare_functions", stopped)
     assert second_run(run, 400.0) == "it holds more than was proven now"
     assert run.summary.interrupted
+
+
+def test_no_earlier_spec_is_waited_for_at_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def waits(path: Path) -> str:
+        pytest.fail(f"{path} is read")
+
+    monkeypatch.setattr(spec, "read_spec", waits)
+    os.mkfifo(tmp_path / "pipe")
+    assert EarlierSpec.at(tmp_path / "pipe") is None
