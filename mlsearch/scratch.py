@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,36 +27,24 @@ def scratch_folder() -> Iterator[Path]:
 
     Raises MlsearchError where there is no room for one.
     """
-    made: list[tuple[Path, int | None]] = []
+    made: list[Path] = []
+    lock: int | None = None
     try:
-        # A signal that ends the run waits until the folder is known here, and so is removed.
-        with _stops_wait():
-            made.append(_make_room())
-        [(folder, _)] = made
-        yield folder
+        lock = _make_room(made)
+        yield made[-1]
     finally:
-        for folder, lock in made:
+        for folder in made:
             shutil.rmtree(folder, ignore_errors=True)
-            if lock is not None:
-                os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
-@contextmanager
-def _stops_wait() -> Iterator[None]:
-    """Signals that end a run are delivered to this thread afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _make_room() -> tuple[Path, int | None]:
-    """Raises MlsearchError."""
+def _make_room(made: list[Path]) -> int | None:
+    """Raises MlsearchError. See `_make`."""
     try:
         parent = Path(tempfile.gettempdir())
         remove_abandoned(parent)
-        return _make(parent)
+        return _make(parent, made)
     except OSError as error:
         raise MlsearchError(f"can't make a temporary folder: {error.strerror or error}; set TMPDIR") from error
 
@@ -82,18 +70,24 @@ def _remove_if_abandoned(entry: os.DirEntry[str]) -> None:
         os.close(lock)
 
 
-def _make(parent: Path) -> tuple[Path, int | None]:
-    """A new folder, and the descriptor that holds its lock; None where folders can't be locked: such a folder may stay
-    behind, but nobody takes it away."""
+def _make(parent: Path, made: list[Path]) -> int | None:
+    """Append a new folder to `made`; the descriptor that holds its lock, or None where folders can't be locked: such a
+    folder may stay behind, but nobody takes it away.
+
+    It is in `made` before it is there, so that a signal, whenever it comes, leaves nothing behind that is not in there.
+    """
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        # Nobody guesses such a name, so what is there under it was made here.
+        folder = parent / f"{PREFIX}{secrets.token_hex(8)}"
+        made.append(folder)
+        folder.mkdir(0o700)
         try:
             lock = _lock(folder)
         except OSError:
-            return folder, None
+            return None
         # Another run may have come between the making and the locking, and then removes it.
         if lock is not None:
-            return folder, lock
+            return lock
 
 
 def _lock(folder: Path) -> int | None:

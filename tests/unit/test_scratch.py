@@ -108,20 +108,20 @@ def test_a_folder_that_another_run_removes_before_it_is_locked_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Path] = []
-    usual, lock = tempfile.mkdtemp, fcntl.flock
+    usual, lock = Path.mkdir, fcntl.flock
 
-    def robbed(prefix: str, dir: Path) -> str:  # as tempfile names it
-        made.append(Path(usual(prefix=prefix, dir=dir)))
+    def robbed(folder: Path, mode: int) -> None:
+        usual(folder, mode)
+        made.append(folder)
         if len(made) == 1:
-            shutil.rmtree(made[0])
-        return str(made[-1])
+            shutil.rmtree(folder)
 
     def robbed_before_the_lock(descriptor: int, operation: int) -> None:
         if len(made) == 2:
             shutil.rmtree(made[1])
         lock(descriptor, operation)
 
-    monkeypatch.setattr(tempfile, "mkdtemp", robbed)
+    monkeypatch.setattr(Path, "mkdir", robbed)
     monkeypatch.setattr(fcntl, "flock", robbed_before_the_lock)
     with scratch_folder() as folder:
         assert folder == made[2]
@@ -157,15 +157,14 @@ def test_no_place_for_a_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_signal_while_the_folder_is_made_leaves_none_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    make = tempfile.mkdtemp
+    usual = Path.mkdir
 
-    def interrupted(**where: object) -> str:
-        folder = make(**where)  # type: ignore[call-overload]
-        signal.raise_signal(signal.SIGINT)
-        return str(folder)
+    def interrupted(folder: Path, mode: int) -> None:
+        usual(folder, mode)
+        assert list(tmp_path.iterdir()) == [folder]
+        raise KeyboardInterrupt  # wherever a signal's handler runs, and whichever thread got the signal
 
-    monkeypatch.setattr(tempfile, "mkdtemp", interrupted)
+    monkeypatch.setattr(Path, "mkdir", interrupted)
     with pytest.raises(KeyboardInterrupt), scratch_folder():
         pass
     assert not list(tmp_path.iterdir())
