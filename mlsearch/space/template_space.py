@@ -23,8 +23,6 @@ from mlsearch.space.template import Template
 
 MOST_ROWS = 2_000_000
 """Larger tables are thinned at random: the search then draws from a uniform sample of the space."""
-
-
 _MOST_JOINED = 8 * MOST_ROWS
 """Rows at any moment, before constraints have filtered them: a few hundred MB."""
 _MOST_SWITCHED_OFF = 2
