@@ -13,6 +13,7 @@ from pathlib import Path
 from mlsearch.errors import MlsearchError
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""What a full disk, and a user's full share of it, answer."""
 _LITTLE_BYTES = 1 << 16
 NO_FILE = "it is not a regular file"
 
@@ -77,6 +78,20 @@ def check_writable(path: Path, *, only_files: bool = False) -> None:
         raise MlsearchError(f"can't write {path}: {reason}") from error
 
 
+def tells_of_no_space(said: str) -> bool:
+    """Whether a program, by what it said, failed for want of space."""
+    return any(os.strerror(number) in said for number in NO_SPACE)
+
+
+def is_full(folder: Path) -> bool:
+    """Hardly anything can be written in `folder` any more. What fails there may not even get to say so: its log is on
+    the same disk, and who writes into a mapped file is killed by SIGBUS."""
+    try:
+        return shutil.disk_usage(folder).free < _LITTLE_BYTES
+    except OSError:
+        return False
+
+
 def _sync(path: Path) -> None:
     """Else a power cut may leave the new name with nothing behind it."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -90,17 +105,3 @@ def _draft_name(place: Path) -> Path:
     # A name has at most 255 bytes, whatever its characters take.
     own = os.fsencode(place.name)[:200].decode(errors="ignore")
     return place.with_name(f".{own}.{os.getpid()}.draft")
-
-
-def tells_of_no_space(said: str) -> bool:
-    """Whether a program, by what it said, failed for want of space."""
-    return any(os.strerror(number) in said for number in NO_SPACE)
-
-
-def is_full(folder: Path) -> bool:
-    """Hardly anything can be written in `folder` any more. What fails there may not even get to say so: its log is on
-    the same disk, and who writes into a mapped file is killed by SIGBUS."""
-    try:
-        return shutil.disk_usage(folder).free < _LITTLE_BYTES
-    except OSError:
-        return False
