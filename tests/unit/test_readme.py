@@ -14,7 +14,8 @@ from test_cli_help import COMMANDS, options
 from mlsearch.candidate import OUTCOMES
 from mlsearch.ir.template import read_declarations
 from mlsearch.space.constraints import evaluate
-from mlsearch.space.gpu_layout import BUFFERS, EXTRAS, GPU_LEVELS
+from mlsearch.space.gpu_layout import EXTRAS, GPU_LEVELS
+from mlsearch.space.layout import BUFFERS, CONSUMERS, MATMULS
 from mlsearch.space.template import built_in_folder, load_templates
 from mlsearch.summary import TaskSummary, TimeSpent, TuneSummary
 from mlsearch.tune.options import BUDGETS
@@ -102,7 +103,8 @@ def test_the_readme_knows_all_outcomes_and_budgets() -> None:
 
 
 def test_the_template_format_names_every_level() -> None:
-    assert [level for level in (*CPU_LEVELS, *GPU_LEVELS, EXTRAS, BUFFERS) if f"`{level}`" not in TEMPLATES] == []
+    levels = (*CPU_LEVELS, *GPU_LEVELS, *MATMULS, CONSUMERS, EXTRAS, BUFFERS)
+    assert [level for level in levels if f"`{level}`" not in TEMPLATES] == []
 
 
 @pytest.mark.parametrize("backend", ["cpu", "cuda"])
