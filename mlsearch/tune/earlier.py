@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlsearch import spec, toolchain
-from mlsearch.errors import MlsearchError, NoSpaceError, SpecError
+from mlsearch.errors import MlsearchError, SpecError
 from mlsearch.ir.proof import instrumented
 from mlsearch.statistics import paired_speedup
 from mlsearch.summary import Speedup
@@ -47,26 +47,23 @@ class EarlierSpec:
 
     def lead(self, contender: Contender, confirmed: Confirmed, bench: Workbench) -> Speedup | None:
         """Its speedup over what this run has come to, in paired runs of the whole payload; None where it is the same,
-        no longer applies, computes something else, or can't be compared. `bench` is the run's own.
+        no longer applies, or computes something else. `bench` is the run's own.
 
-        Raises NoSpaceError.
+        Raises MlsearchError where the two can't be compared.
         """
-        signatures = runnable_signatures(contender.payload, contender.reduction_length)
         new = spec_file_text(contender, confirmed, contender.payload.path, bench, "")
-        if not signatures or _without_comments(new) == _without_comments(self.text):
+        if _without_comments(new) == _without_comments(self.text):
             return None
-        try:
-            earlier = self._built(contender.payload.path, bench)
-            if earlier is None:
-                return None
-            compared = compare_functions(bench, (contender.ship(confirmed, bench), earlier), signatures)
-        except NoSpaceError:
-            raise
-        except MlsearchError:
+        earlier = self._built(contender.payload.path, bench)
+        if earlier is None:
             return None
-        if isinstance(compared, str) or not compared.numerics[1].agrees:
-            return None
-        return paired_speedup(*compared.samples_us)
+        signatures = runnable_signatures(contender.payload, contender.reduction_length)
+        if not signatures:
+            raise MlsearchError("the payload can't be run as a whole")
+        compared = compare_functions(bench, (contender.ship(confirmed, bench), earlier), signatures)
+        if isinstance(compared, str):
+            raise MlsearchError(compared)
+        return paired_speedup(*compared.samples_us) if compared.numerics[1].agrees else None
 
     def _built(self, payload: Path, bench: Workbench) -> Path | None:
         """The payload as plain `iree-compile` builds it with this spec; None if an entry fits nothing."""

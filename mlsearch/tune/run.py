@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from mlsearch import __version__
 from mlsearch import target as targets
+from mlsearch.errors import MlsearchError
 from mlsearch.events import Finished, Step, TaskDone, TasksFound, Warn, Watcher, WholeDone, warning_once
 from mlsearch.files import write_atomically
 from mlsearch.records.store import Store
@@ -129,12 +130,14 @@ class _Run:
                 lead = earlier.lead(contender, confirmed, self._bench)
             except KeyboardInterrupt:
                 interrupted = True
+            except MlsearchError as error:
+                self._watch(Warn(f"{earlier.path} can't be compared with what was found now: {error}"))
             else:
                 if lead is None or not lead.is_faster:
                     return "", False
                 return f"it is {lead.speedup:.2f}x faster than what was found now", False
         now = len(confirmed.entries) + (not contender.variant.is_default)
-        return "it holds more than was proven now" if earlier.holds > now else "", True
+        return "it holds more than was proven now" if earlier.holds > now else "", interrupted
 
     def _spec_text(self, contender: Contender, confirmed: Confirmed) -> str:
         return spec_file_text(contender, confirmed, self._options.payload, self._bench, utc_now())

@@ -352,6 +352,15 @@ def test_a_stop_while_specs_are_compared_leaves_what_was_proven(run: Run, monkey
     assert run.summary.interrupted
 
 
+def test_specs_that_can_not_be_compared_are_judged_by_what_was_proven(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlsearch.tune.earlier.compare_functions", lambda *arguments: "it hangs")
+    assert second_run(run, 400.0) == "it holds more than was proven now"
+    assert any("can't be compared with what was found now: it hangs" in str(event) for event in run.events)
+    assert not run.summary.interrupted
+
+
 def test_no_earlier_spec_is_waited_for_at_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def waits(path: Path) -> str:
         pytest.fail(f"{path} is read")
