@@ -55,6 +55,19 @@ def test_cache_tiles_that_wait_for_what_is_fused_behind_have_to_fit_on_the_stack
     assert not [each for each in uncut if "of stack" in each]
 
 
+def test_what_padding_leaves_of_k_has_buffers_of_its_own() -> None:
+    each = Template.load(built_in_folder() / "cpu" / "contraction_padded.mlir", built_in_folder())
+    facts = {**dims_and_facts(read(matmul(200, 333, 97)), AVX512), "consumers": 1}
+    # IREE 3.13 puts 34432 bytes on the stack for it, with a ReLU behind.
+    knobs: dict[str, KnobValue] = {
+        **{"tile_m": 16, "tile_n": 16, "step_k": 4, "cache_k": 64},
+        **{"dist_m": 0, "panel": 1},
+    }
+    assert [text for text in TemplateSpace(each, facts).violations(knobs) if "of stack" in text]
+    assert not TemplateSpace(each, facts).violations({**knobs, "cache_k": 0})
+    assert not TemplateSpace(each, {**facts, "consumers": 0}).violations(knobs)
+
+
 @pytest.mark.parametrize(
     ("text", "consumers"),
     [(matmul(), 0), (matmul_then("%y = arith.negf %x0 : f32"), 1), (softmax(), 1)],

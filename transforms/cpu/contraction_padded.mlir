@@ -125,11 +125,16 @@ module attributes {mlsearch.strategy, transform.with_named_sequence} {
     iree_codegen.smt.assert %copies_ok, "panel ({}) with less than two whole tiles along m or n", %panel : !smt.bool, !smt.int
 
     // On the stack: the panel, padded accumulators, and, where another op is fused behind and waits for all of k, the
-    // cache tiles in between.
+    // cache tiles in between. What is left of k, or of the columns, has buffers of its own.
     %depth = smt.ite %cuts_k, %cache_k, %size_k : !smt.int
-    %panel_bytes = smt.int.mul %panel, %depth, %tile_n, %operand_bytes
+    %two_depths = smt.int.mul %two, %depth
+    %left_k = smt.int.mod %size_k, %depth
+    %even_k = smt.eq %left_k, %zero : !smt.int
+    %depths = smt.ite %even_k, %depth, %two_depths : !smt.int
+    %panel_bytes = smt.int.mul %panel, %depths, %tile_n, %operand_bytes
     %tile_bytes = smt.int.mul %two, %tile_m, %tile_n, %bytes
-    %cache_bytes = smt.int.mul %two, %extent_m, %tile_n, %bytes
+    %three = smt.int.constant 3
+    %cache_bytes = smt.int.mul %three, %extent_m, %tile_n, %bytes
     %waits = smt.int.cmp gt %consumer_count, %zero
     %buffered = smt.and %waits, %cuts_k
     %waiting_bytes = smt.ite %buffered, %cache_bytes, %zero : !smt.int
