@@ -257,7 +257,7 @@ class Contest:
                 return
             seconds = None
             if self._limits.seconds is not None:
-                left = max(0.0, self._limits.seconds - _searched_s(contenders))
+                left = left_s(self._limits.seconds, _searched_s(contenders), _searched_s(leaders))
                 seconds = contender.searched_s + left / (len(leaders) - position)
             contender.search(Limits(self._limits.trials, seconds))
 
@@ -399,6 +399,15 @@ def _is_equal(looked_at: Speedup) -> bool:
     if looked_at.ci95[1] == inf:
         return _NEAR <= looked_at.speedup <= 1 + _NOISE
     return not (looked_at.is_faster or looked_at.is_slower)
+
+
+def left_s(budget_s: float, searched_s: float, leaders_s: float) -> float:
+    """Seconds left for the leaders when all have been searched for `searched_s` and they themselves for `leaders_s`.
+
+    Heats may take more than their share, since a batch of slow calls can't be cut short. What remains of the budget
+    beside that share is the leaders' all the same.
+    """
+    return max(0.0, budget_s - searched_s, (1 - _SHORT_SHARE) * budget_s - leaders_s)
 
 
 def _searched_s(contenders: Sequence[Contender]) -> float:

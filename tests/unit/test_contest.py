@@ -31,7 +31,7 @@ from mlsearch.events import Step, TaskStarted, VariantDone
 from mlsearch.summary import TuneSummary, VariantSummary
 from mlsearch.testing.runners import RIGHT, measured
 from mlsearch.tune.contender import Contender
-from mlsearch.tune.contest import leaders_of, looked_speedup, promised_us
+from mlsearch.tune.contest import leaders_of, left_s, looked_speedup, promised_us
 from mlsearch.variant import Variant, variant_of
 
 FLAGS = 'module attributes {mlsearch.flags = ["--iree-opt-generalize-matmul"]} {}'
@@ -273,6 +273,13 @@ def test_same_dispatches_at_the_same_speed_are_not_searched_again(contest: Conte
 def test_a_budget_of_no_more_than_the_short_search_ends_with_it(contest: Contested) -> None:
     contest.tune(trials=4)
     assert contest.searches() == 2
+
+
+def test_heats_that_took_too_long_leave_the_leaders_their_share() -> None:
+    assert left_s(30.0, searched_s=12.0, leaders_s=4.0) == 18.0
+    assert left_s(30.0, searched_s=33.0, leaders_s=8.0) == 10.0
+    # Another run of the same command has nothing left.
+    assert left_s(30.0, searched_s=43.0, leaders_s=18.0) == 0.0
 
 
 def trials_of(contest: Contested, name: str) -> int:
